@@ -7,6 +7,7 @@ command. The other runs it and returns the exit code; it imports its modules whe
 from __future__ import annotations
 
 import argparse
+import functools
 import io
 import os
 import sys
@@ -93,6 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_FAILED
 
 
+@functools.cache
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="pykafka-sink",

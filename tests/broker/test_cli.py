@@ -94,7 +94,9 @@ def test_secured_it_tells_what_a_client_needs():
     assert not path.parent.exists()
 
 
-@pytest.mark.parametrize("protocol", ["sasl_ssl", pytest.param("ssl", marks=pytest.mark.long)])
+# A broker of its own for what the one above and TestChecks show with theirs: its logins, and a file of properties.
+@pytest.mark.long
+@pytest.mark.parametrize("protocol", ["sasl_ssl", "ssl"])
 def test_secured_it_writes_the_properties_file_of_a_job(protocol, capsys):
     with running("--secure", protocol, "--topic", "a", "--json") as process:
         path = json.loads(process.stdout.readline())["spark_properties"]

@@ -14,6 +14,7 @@ from spark_kafka_sink.record.record_batch import NewRecord, encode_batch
 from tests import twin
 from tests.golden import case_files as cases
 from tests.golden.producing import Golden, Topic
+from tests.tables import each_row
 
 BATCH_CASES = cases.load("batches")
 LOG_CASES = cases.load("record_sets")
@@ -53,7 +54,7 @@ def assert_java_wrote(ours, batch):
 
 
 @pytest.mark.parametrize("is_large", [False, True], ids=["32-bit offsets", "64-bit offsets"])
-@pytest.mark.parametrize("case", BATCH_CASES, ids=cases.name_of)
+@each_row("case", BATCH_CASES, ids=cases.name_of)
 def test_batch_is_javas(case, is_large):
     ours = golden(case)
     for batch in case["batches"]:
@@ -68,7 +69,7 @@ def fits_small_memory(case):
     )
 
 
-@pytest.mark.parametrize("case", [*filter(fits_small_memory, BATCH_CASES)], ids=cases.name_of)
+@each_row("case", [*filter(fits_small_memory, BATCH_CASES)], ids=cases.name_of)
 def test_batch_over_many_small_pages_is_javas(case):
     ours = golden(case, buffer_memory=SMALL_MEMORY)
     assert ours.producer.pool.page_size == 4096
@@ -167,7 +168,7 @@ def marker_of(batch):
     return record_batch.EndTransactionMarker(batch["type"] == "COMMIT", batch["coordinator_epoch"])
 
 
-@pytest.mark.parametrize("case", LOG_CASES, ids=cases.name_of)
+@each_row("case", LOG_CASES, ids=cases.name_of)
 def test_what_java_reads_of_a_log(case):
     ours = list(record_batch.read_batches(bytes.fromhex(case["records"])))
     about_markers = {"type", "coordinator_epoch"}
@@ -179,7 +180,7 @@ def test_what_java_reads_of_a_log(case):
     assert [batch.marker for batch in ours] == [marker_of(batch) for batch in case["batches"]]
 
 
-@pytest.mark.parametrize("case", LOG_CASES, ids=cases.name_of)
+@each_row("case", LOG_CASES, ids=cases.name_of)
 def test_a_batch_that_is_cut_short_is_left_out(case):
     data = bytes.fromhex(case["records"])
     whole = list(record_batch.read_batches(data))
@@ -209,7 +210,7 @@ def java_batch(case):
     return cases.rows(batch["rows"]), header, compressed, twin.decompress(case["codec"], compressed)
 
 
-@pytest.mark.parametrize("case", CODEC_CASES, ids=cases.name_of)
+@each_row("case", CODEC_CASES, ids=cases.name_of)
 def test_batch_is_javas_but_for_what_the_codec_chose(case):
     rows, java_header, _, java_records = java_batch(case)
     ours = golden(case).write_batch(rows)
@@ -223,7 +224,7 @@ def test_batch_is_javas_but_for_what_the_codec_chose(case):
     assert record_batch.is_crc_valid(ours)
 
 
-@pytest.mark.parametrize("case", CODEC_CASES, ids=cases.name_of)
+@each_row("case", CODEC_CASES, ids=cases.name_of)
 def test_what_java_compressed_is_read(case):
     rows, _, compressed, _ = java_batch(case)
     data = bytes.fromhex(case["batches"][0]["header"]) + compressed
@@ -274,8 +275,8 @@ def test_lz4_frames_have_javas_descriptor(name, is_javas_block_size):
 # --- texts ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", TEXT_CASES, ids=cases.name_of)
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()], ids=str)
+@each_row("case", TEXT_CASES, ids=cases.name_of)
+@each_row("kind", [pa.string(), pa.large_string()], ids=str)
 def test_texts_of_rows_are_written_as_java_writes_them(case, kind):
     """Keys of headers, and names of topics, of any bytes that a row of Spark may have."""
     given = [bytes.fromhex(text) for text in case["texts"]]
@@ -303,8 +304,8 @@ def test_texts_of_rows_are_written_as_java_writes_them(case, kind):
 KEYS = [cases.blob(case["key"]) for case in KEY_CASES]
 
 
-@pytest.mark.parametrize("count", [int(count) for count in KEY_CASES[0]["partitions"]])
-@pytest.mark.parametrize("data_type", [pa.binary(), pa.large_binary()], ids=str)
+@each_row("count", [int(count) for count in KEY_CASES[0]["partitions"]])
+@each_row("data_type", [pa.binary(), pa.large_binary()], ids=str)
 def test_partitions_are_javas(count, data_type):
     slots = np.full(len(KEYS), -99, np.int32)
     keys = pa.array(KEYS, data_type)

@@ -7,6 +7,7 @@ import pytest
 from tests.golden import case_files as cases
 from tests.golden.case_files import REQUESTS
 from tests.golden.generate import find_javac, generate
+from tests.tables import each_row
 
 NAMES = [
     "batches",
@@ -25,12 +26,12 @@ NAMES = [
 MOST_BYTES = 1_150_000
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_file_states_the_client_that_wrote_it(name):
     assert cases.load_file(name)["client"] == f"kafka-clients {cases.CLIENT_VERSION}"
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "keys"])
+@each_row("name", [name for name in NAMES if name != "keys"])
 def test_names_of_cases_are_unique(name):
     names = [case["name"] for case in cases.load(name)]
     assert len(set(names)) == len(names)
@@ -41,7 +42,7 @@ def test_files_are_small():
     assert sum(path.stat().st_size for path in cases.FOLDER.glob("*.json")) < MOST_BYTES
 
 
-@pytest.mark.parametrize("name", REQUESTS)
+@each_row("name", REQUESTS)
 def test_our_table_of_versions_agrees_with_the_clients(name):
     java = cases.load_file("requests")["apis"][name]
     request = REQUESTS[name]

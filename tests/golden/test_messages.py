@@ -17,6 +17,7 @@ from spark_kafka_sink.security.mechanisms import (
 from tests.golden import case_files as cases
 from tests.golden.case_files import REQUESTS, from_json, speaks, to_json, uuid_of
 from tests.golden.producing import API_VERSIONS, INIT_PRODUCER_ID, METADATA, PRODUCE, Golden, Topic
+from tests.tables import each_row
 from tests.unit import frames
 from tests.unit.frames import ready_connection
 
@@ -33,7 +34,7 @@ def versions_of(some, api):
     return {case["version"] for case in some if case.get("api", "Produce") == api}
 
 
-@pytest.mark.parametrize("name", REQUESTS)
+@each_row("name", REQUESTS)
 def test_every_version_that_we_speak_has_cases(name):
     kind = REQUESTS[name]
     ours = set(range(kind.min_version, kind.max_version + 1))
@@ -44,14 +45,14 @@ def test_every_version_that_we_speak_has_cases(name):
 # --- requests -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", REQUEST_CASES, ids=cases.name_of)
+@each_row("case", REQUEST_CASES, ids=cases.name_of)
 def test_request_is_javas(case):
     request = from_json(REQUESTS[case["api"]], case["body"])
     numbers = case["version"], case["correlation_id"], case["client_id"]
     cases.assert_same_bytes(b"".join(api.encode_request(request, *numbers)), case["frame"])
 
 
-@pytest.mark.parametrize("version", range(1, 14))
+@each_row("version", range(1, 14))
 def test_metadata_request_of_the_producer_is_javas(version):
     sent = first_sent(METADATA, version, {"flights": Topic()})
     assert_java_sends(sent, f"Metadata v{version}: 1 topics, may create")
@@ -108,7 +109,7 @@ def assert_same_but_for_the_number(sent, case):
     assert sent.version == case["version"]
 
 
-@pytest.mark.parametrize("case", PRODUCE_CASES, ids=cases.name_of)
+@each_row("case", PRODUCE_CASES, ids=cases.name_of)
 def test_whole_produce_request_is_javas(case):
     """Rows in at one end, out comes the frame that the Java client would send."""
     producer = case["producer"]
@@ -144,7 +145,7 @@ def asked(case):
     return connection
 
 
-@pytest.mark.parametrize("case", RESPONSE_CASES, ids=cases.name_of)
+@each_row("case", RESPONSE_CASES, ids=cases.name_of)
 def test_content_of_a_response_is_javas(case):
     """Every byte of Java's is needed: a decoder that reads too little would not notice."""
     frame = bytes.fromhex(case["frame"])
@@ -176,13 +177,13 @@ def test_every_mechanism_without_a_library_has_cases():
     assert {case["mechanism"] for case in SASL_CASES} == mechanisms
 
 
-@pytest.mark.parametrize("case", SASL_CASES, ids=cases.name_of)
+@each_row("case", SASL_CASES, ids=cases.name_of)
 def test_first_message_is_javas(case):
     assert conversation(case).initial_response().hex() == case["client_first"]
 
 
 @pytest.mark.parametrize("is_wrong", [False, True], ids=["right", "wrong"])
-@pytest.mark.parametrize("case", SCRAM, ids=cases.name_of)
+@each_row("case", SCRAM, ids=cases.name_of)
 def test_proof_is_javas_and_that_of_a_broker_which_knows_the_password_is_believed(case, is_wrong):
     ours = conversation(case, password=case["password"] + "x" * is_wrong)
     ours.initial_response()

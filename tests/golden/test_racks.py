@@ -9,9 +9,10 @@ from spark_kafka_sink.base.model import NO_NODE_ID, Node, TopicPartition
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.partitioner import NO_SLOT, SlotAssigner, TopicSlots
 from tests.golden import case_files as cases
+from tests.tables import each_row
 from tests.unit.batches import make_accumulator, make_batch, make_cluster
 
-CHOICES = 1500
+CHOICES = 1000
 AVAILABILITY_TIMEOUT_MS = 100
 
 
@@ -35,7 +36,7 @@ def accumulator_of(case):
     return accumulator
 
 
-@pytest.mark.parametrize("case", cases.load("racks"), ids=cases.name_of)
+@each_row("case", cases.load("racks"), ids=cases.name_of)
 def test_shares_of_partitions_are_javas(case):
     aware = str(case["rack_aware"]).lower()
     options = {"partitioner.rack.aware": aware, "client.rack": case["rack"]}

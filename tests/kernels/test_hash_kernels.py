@@ -26,6 +26,7 @@ from spark_kafka_sink.record.compiled.calls import (
     assign_slots,
 )
 from tests import twin
+from tests.tables import each_row
 
 # wyhash's own tests, final version 4. The seed is the position.
 VECTORS = [
@@ -76,7 +77,7 @@ def test_the_kernel_equals_its_twin(data):
     assert hashed(data) == twin.wyhash(data, VALUE_SEED)
 
 
-@pytest.mark.parametrize("length", range(1, 130))
+@each_row("length", range(1, 130))
 def test_each_byte_and_the_length_count(length):
     data = random.Random(length).randbytes(length)
     others = {bytes([*data[:at], data[at] ^ 1, *data[at + 1 :]]) for at in range(length)}

@@ -51,6 +51,7 @@ from tests.property.message_values import (
     label,
     random_message,
 )
+from tests.tables import each_row
 from tests.unit.frames import answer_frame, asked, ready_connection
 
 MESSAGES = dict.fromkeys(cls for cls, _ in MESSAGE_VERSIONS)
@@ -62,7 +63,7 @@ def varint(value):
     return bytes(out)
 
 
-@pytest.mark.parametrize(("cls", "version"), MESSAGE_VERSIONS, ids=label)
+@each_row(("cls", "version"), MESSAGE_VERSIONS, ids=label)
 def test_every_message_survives_a_round_trip(cls, version):
     for seed in range(50):
         message = random_message(cls, version, random.Random(seed))
@@ -70,7 +71,7 @@ def test_every_message_survives_a_round_trip(cls, version):
         assert schema.decode_message(cls, version, encoded) == message, seed
 
 
-@pytest.mark.parametrize("cls", MESSAGES, ids=label)
+@each_row("cls", MESSAGES, ids=label)
 def test_a_decoder_reads_to_the_last_byte(cls):
     """Each byte cut off is missed: no field is read short, none is left unread."""
     versions = [version for other, version in MESSAGE_VERSIONS if other is cls]
@@ -81,7 +82,7 @@ def test_a_decoder_reads_to_the_last_byte(cls):
                 schema.decode_message(cls, version, encoded[:end])
 
 
-@pytest.mark.parametrize(("request_type", "version"), REQUEST_VERSIONS, ids=label)
+@each_row(("request_type", "version"), REQUEST_VERSIONS, ids=label)
 def test_response_header(request_type, version):
     response = request_type.response_type()
     # ApiVersions answers never have tags in their header (KIP-511).
@@ -92,7 +93,7 @@ def test_response_header(request_type, version):
     assert api.decode_response(any_request(request_type), version, frame) == response
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "encoded"),
     [
         (0, "00"),
@@ -118,7 +119,7 @@ def test_unsigned_varint(value, encoded):
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "encoded"),
     [
         (0, "00"),
@@ -150,7 +151,7 @@ def test_a_padded_varint_is_read_as_java_reads_it():
     assert types.read_unsigned_varint(b"\x81\x80\x00", 0) == (1, 3)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "compact", "value", "encoded"),
     [
         ("string", False, None, "ffff"),
@@ -325,7 +326,7 @@ def test_chunks_do_not_matter(seed, count, data):
     assert len(connection.in_flight) == 0
 
 
-@pytest.mark.parametrize("seed", range(10))
+@each_row("seed", range(10))
 def test_byte_by_byte(seed):
     """Each answer is given with its last byte: not before, and not with the next one's first."""
     connection, expected, stream = conversation(seed, 3)
@@ -395,8 +396,8 @@ def test_acks_0_waits_for_no_answer():
     assert got.sent.correlation_id == 1
 
 
-@pytest.mark.parametrize("chunk_bytes", [1, 3, 4, 100])
-@pytest.mark.parametrize("size", [LARGEST_RESPONSE.size_bytes + 1, 2**31 - 1, -1, -(2**31)])
+@each_row("chunk_bytes", [1, 3, 4, 100])
+@each_row("size", [LARGEST_RESPONSE.size_bytes + 1, 2**31 - 1, -1, -(2**31)])
 def test_an_impossible_size(size, chunk_bytes):
     connection, _, _ = conversation(1, 1)
     data = size.to_bytes(4, "big", signed=True) + bytes(96)

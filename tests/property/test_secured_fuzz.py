@@ -102,6 +102,7 @@ def is_let_in(mechanism, rng, harm):
     raise AssertionError("the dialogue does not end")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_broken_answers_in_the_middle_of_sasl():
     rng = random.Random(SEED)
@@ -258,6 +259,7 @@ def test_chunks_do_not_matter(version, most_bytes):
         assert not pair.channel.has_unsent
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_tls_that_is_changed_on_its_way():
     rng = random.Random(SEED)

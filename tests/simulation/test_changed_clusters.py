@@ -451,6 +451,7 @@ outages.note_usable(node, 10_000)
 """
 
 
+@pytest.mark.slow
 def test_one_process_of_an_executor_logs():
     """Processes with one parent, as Spark's Python workers have, and of which any may be killed."""
 

@@ -447,17 +447,17 @@ def test_refused_records_are_dead_letters_and_the_others_arrive_in_order(acks, c
         **ALL,
     )
     given.refuse(is_bad, is_told=is_told)
-    appended = rows(600, 7)
-    written = given.write(*(plain(*appended[at : at + 100]) for at in range(0, 600, 100)))
+    appended = rows(300, 7)
+    written = given.write(*(plain(*appended[at : at + 50]) for at in range(0, 300, 50)))
     good = [value for _, value in appended if value[:1] == b"."]
     bad = [value for _, value in appended if value[:1] == b"x"]
     (arrived,) = [v for v in given.simulation.values("t0").values() if v]
     assert arrived == good
     assert Counter(values(given, "dead")) == Counter(bad)
     assert given.message.dead_letters == {"refused": len(bad)}
-    assert sum(batch.num_rows for batch in written) == 600
+    assert sum(batch.num_rows for batch in written) == 300
     report = given.simulation.producer.report
-    assert sum(r.records for r in report.values()) == 600
+    assert sum(r.records for r in report.values()) == 300
     assert given.simulation.producer.metrics.record_errors == len(bad)
     assert given.simulation.has_all_memory
 

@@ -15,6 +15,7 @@ def test_work_waits_for_a_thread():
     assert broker.serve(100, 1_000) == 1
 
 
+@pytest.mark.slow
 def test_everything_is_acknowledged_and_each_producer_connects_to_each_broker_once():
     steps = storms(
         30, Capacity(threads=3, connection_us=5_000, request_us=100, partition_us=1)

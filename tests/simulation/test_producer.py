@@ -30,6 +30,7 @@ from tests.simulation.harness import (
     simulate,
 )
 from tests.simulation.test_dead_letters import ALL, ONE, Task, plain
+from tests.tables import each_row
 from tests.unit.batches import make_batch
 
 
@@ -200,8 +201,8 @@ def test_a_large_record_passes_when_allowed():
     assert simulation.values()[partition_of(b"k", 3)] == [value, b"after"]
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-@pytest.mark.parametrize("acks", ["1", "all"])
+@each_row("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@each_row("acks", ["1", "all"])
 def test_a_batch_that_the_broker_finds_too_large_is_split(codec, acks):
     simulation = simulate(
         partitions=2,
@@ -410,7 +411,7 @@ def test_the_table_has_durations():
     assert {"max.block.ms", "delivery.timeout.ms", "linger.ms"} <= {*DURATIONS}
 
 
-@pytest.mark.parametrize("name", DURATIONS)
+@each_row("name", DURATIONS)
 def test_longest_duration_on_the_simulated_monitor(name):
     simulation = simulated(name, buffer_memory="65536")
     for task in range(3):
@@ -420,7 +421,7 @@ def test_longest_duration_on_the_simulated_monitor(name):
         assert len(simulation.all_values()) == 500 * (task + 1)
 
 
-@pytest.mark.parametrize("name", DURATIONS)
+@each_row("name", DURATIONS)
 def test_longest_duration_on_two_threads(name):
     given = {"bootstrap.servers": "scripted:9092", "buffer.memory": "65536", **longest(name)}
     config = ProducerConfig.parse(given)
@@ -436,7 +437,7 @@ def test_longest_duration_on_two_threads(name):
             assert sum(report.records for report in producer.report.values()) == 500
 
 
-@pytest.mark.parametrize("name", [name for name in DURATIONS if name not in PAUSES])
+@each_row("name", [name for name in DURATIONS if name not in PAUSES])
 def test_records_arrive_although_connections_are_lost(name):
     simulation = simulated(name)
     simulation.append(keyed(20))

@@ -11,17 +11,21 @@ from tests.simulation import query_scenarios as scenarios
 from tests.simulation.bugs import assert_does_harm, scenarios_of
 from tests.simulation.operating import Prefix, driver
 from tests.simulation.query_bugs import BUGS
+from tests.tables import each_row
 
 # Minutes of CPU, on a machine of any load.
 pytestmark = pytest.mark.timeout(1800)
 
 # All outcomes are among them, the rare ones too: of these seeds, the last one meets UNKNOWN.
-SEEDS = [*range(6, 20), *range(40, 80), 129]
-SEEDS_AMONG_FAST_TESTS = range(6)
+SEEDS, MORE_SEEDS = [*range(3, 20), *range(40, 50), 129], range(50, 80)
+"""``make simulate-queries`` has twenty thousand."""
+SEEDS_AMONG_FAST_TESTS = range(3)
 MOST_SEEDS_FOR_A_BUG = 500
 FIRST_SEED = {
     **{"replay not compared": 11, "late losers do not look": 29, "epochs used up": 19},
     **{"query ids not compared": 41, "owner of a job kept": 39, "forgotten taken for lost": 243},
+    **{"unknown taken for the same": 12, "highest version only": 9},
+    **{"lost taken for committed": 5, "new query never decides": 5},
 }
 """As in test_seeds.py."""
 
@@ -40,13 +44,17 @@ def test_some_seeds_break_no_invariant():
 
 
 @pytest.mark.slow
-def test_no_seed_breaks_an_invariant():
-    endings, decided, failures = queries.tally(map(queries.try_seed, SEEDS))
+@pytest.mark.parametrize(
+    "numbers", [SEEDS, pytest.param(MORE_SEEDS, marks=pytest.mark.long)], ids=["some", "more"]
+)
+def test_no_seed_breaks_an_invariant(numbers):
+    endings, decided, failures = queries.tally(map(queries.try_seed, numbers))
     assert not failures, "\n".join(failures[:3])
     # A lost log, an outsider, or an outage in the middle of a commit are left to the user.
-    assert endings["complete"] > 0.8 * len(SEEDS)
-    # What the protocol is made for does happen.
-    assert decided.keys() >= {"DECIDED", "DONE", "VOID", "PARTIAL", "UNKNOWN", "repaired"}
+    assert endings["complete"] > 0.8 * len(numbers)
+    # What the protocol is made for does happen. UNKNOWN is rare: among the first, 129 has it.
+    rare = {"UNKNOWN"} if numbers is SEEDS else set()
+    assert decided.keys() >= {"DECIDED", "DONE", "VOID", "PARTIAL", "repaired"} | rare
 
 
 @pytest.mark.slow
@@ -119,8 +127,8 @@ def test_a_downgrade_leaves_no_transaction_open(point, version, dies):
     scenarios.downgrade(point, version, dies)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("first_epoch", range(LAST_EPOCH - 4, LAST_EPOCH + 1))
+@each_row("version", [1, 2])
+@each_row("first_epoch", range(LAST_EPOCH - 4, LAST_EPOCH + 1))
 def test_the_drivers_id_crosses_the_end_of_its_epochs(version, first_epoch):
     """Nothing is open then: whoever plans next can always end what was left behind."""
     lives = Prefix(version)

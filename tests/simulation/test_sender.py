@@ -16,6 +16,7 @@ from tests.simulation.harness import (
     partition_of,
     simulate,
 )
+from tests.tables import each_row
 
 
 def test_everything_arrives_once_in_its_partition_in_order():
@@ -34,8 +35,8 @@ def test_everything_arrives_once_in_its_partition_in_order():
     assert simulation.has_all_memory
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-@pytest.mark.parametrize("acks", ["0", "1", "all"])
+@each_row("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@each_row("acks", ["0", "1", "all"])
 def test_every_codec_and_acks(codec, acks):
     simulation = simulate(compression_type=codec, acks=acks)
     rows = keyed(3000, size=300)

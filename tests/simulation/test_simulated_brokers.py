@@ -29,6 +29,7 @@ from tests.simulation.wire import (
     world,
     write,
 )
+from tests.tables import each_row
 
 
 @pytest.fixture
@@ -46,8 +47,8 @@ def version(request):
 # --- EndTxn and its repetitions -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("transaction_version", [1, 2])
-@pytest.mark.parametrize("version", [0, 1, 2, 3, V4, V5])
+@each_row("transaction_version", [1, 2])
+@each_row("version", [0, 1, 2, 3, V4, V5])
 def test_the_first_commit(version, transaction_version):
     made = world(transaction_version)
     producer = opened(made, version)

@@ -206,6 +206,7 @@ def test_the_last_of_many_tasks_that_share_a_quota_does_not_expire():
     assert simulation.values()[0] == [b"first", *values]
 
 
+@pytest.mark.slow
 def test_one_answer_holds_a_batch_for_an_hour_at_most():
     simulation = throttled()
     simulation.cluster.throttle_time_ms = LONGEST_MS

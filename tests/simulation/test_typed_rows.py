@@ -30,6 +30,7 @@ from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.task import Interceptors
 from tests.simulation.harness import simulate
 from tests.snippets import load_documented
+from tests.tables import each_row
 
 FIELDS = (FieldSpec(("n",), "n"), FieldSpec(("name",), "name"))
 MADE = RowSpec(
@@ -339,7 +340,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("column", "told"), CASES)
+@each_row(("column", "told"), CASES)
 def test_whatever_is_in_the_row(column, told):
     batch = pa.record_batch([pa.array([None, 5], pa.int64()), column], ["n", "other"])
     given = Task(N_OF_AVRO, TO_T, **DEAD)

@@ -131,10 +131,10 @@ def test_batch_job(kafka, new_topic, conf, submit, tmp_path):
     assert len(line) <= 200
 
 
-@pytest.mark.parametrize(
-    "how",
-    ["SIGTERM to spark-submit", pytest.param("Ctrl-C in the terminal", marks=pytest.mark.long)],
-)
+# Two drivers for a minute. tests/unit/test_jobs.py has what a job does when it is told to stop, and
+# tests/spark/test_streaming.py a query that goes on where it was.
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["SIGTERM to spark-submit", "Ctrl-C in the terminal"])
 def test_stream_job_stops_cleanly_and_goes_on_where_it_stopped(
     kafka, new_topic, conf, submit, tmp_path, how
 ):
@@ -235,6 +235,8 @@ def test_ctrl_c_while_spark_starts_ends_a_job_with_one_line(tmp_path, program, u
     assert not re.search("Traceback|Exception|KeyboardInterrupt|ERROR", shown), shown
 
 
+# A driver of its own for a sentence and a code that tests/unit/test_jobs.py has, without Spark's launcher.
+@pytest.mark.long
 def test_wrong_settings_are_named(conf, submit, tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()

@@ -5,9 +5,10 @@ import pytest
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.producer_config import parse_bootstrap_servers
 from spark_kafka_sink.config.sink_options import SinkOptions
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("localhost:9092", [("localhost", 9092)]),
@@ -26,7 +27,7 @@ def test_addresses(text, expected):
     assert parse_bootstrap_servers(text) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message"),
     [
         ("", "names no broker: expected host:port,host:port"),

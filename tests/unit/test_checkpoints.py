@@ -8,6 +8,7 @@ import os
 import pytest
 
 from spark_kafka_sink.transactions.checkpoints import has_commits_at, qualified, query_id_at
+from tests.tables import each_row
 
 ONE_FOLDER = [
     "/c/q",
@@ -31,7 +32,7 @@ def test_spellings_of_one_folder(spellings):
             assert qualified(one).is_same(qualified(other)), (one, other)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "other"),
     [
         ("/c/q", "/c/Q"),

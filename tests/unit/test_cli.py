@@ -300,6 +300,7 @@ def test_equal_modules_make_equal_files(sink_zip, tmp_path):
     assert again.read_bytes() == sink_zip.read_bytes()
 
 
+@pytest.mark.slow
 def test_the_sink_is_imported_from_it_alone(sink_zip, tmp_path):
     # PYTHONPATH comes before an editable installation of the checkout.
     done = subprocess.run(

@@ -1,6 +1,7 @@
 """Collectors and push gateways that quote what they are sent, or answer without end."""
 
 import base64
+import functools
 import gzip
 import os
 import threading
@@ -254,10 +255,15 @@ def test_an_answer_without_end_is_not_taken(first, send, caplog):
     assert ("HTTP 500 no" if b"500" in first else "more than") in only_message(caplog)
 
 
+@functools.cache
+def zeros_in_gzip():
+    return gzip.compress(b"\0" * (64 * MIB))
+
+
 @pytest.mark.parametrize("first", [PROTOBUF, b"HTTP/1.1 500 no\r\n"])
 def test_an_answer_is_not_unpacked(first, send, caplog):
     """64 KiB of gzip are 64 MiB of text."""
-    body = gzip.compress(b"\0" * (64 * MIB))
+    body = zeros_in_gzip()
     send("http://127.0.0.1:1", timeout_ms=790)
     caplog.clear()
     with answering(first + b"Content-Encoding: gzip\r\n" + LENGTH % len(body) + body) as server:

@@ -31,6 +31,7 @@ from spark_kafka_sink.spark.commit import AT_LEAST_ONCE_NOTE
 from spark_kafka_sink.spark.writer import shortened
 from spark_kafka_sink.transactions import model
 from tests.lines import check_text
+from tests.tables import each_row
 from tests.unit.report_lines import INTERRUPTED
 from tests.unit.spark_frame import ONE_COLUMN, OPTIONS, Frame
 
@@ -318,10 +319,10 @@ def test_what_the_user_has_stopped_is_no_failure(error, logged):
     assert (record.levelname, record.message) == ("INFO", "batch 5 was stopped. n")
 
 
-@pytest.mark.parametrize("batch_id", [None, 0, 10**12])
-@pytest.mark.parametrize("query_name", [None, "orders", "é" * 300])
-@pytest.mark.parametrize("records", [0, 1, 10**12])
-@pytest.mark.parametrize("more", [{}, {"commit_ms": 10**9, "replay": "dropped: before"}])
+@each_row("batch_id", [None, 0, 10**12])
+@each_row("query_name", [None, "orders", "é" * 300])
+@each_row("records", [0, 1, 10**12])
+@each_row("more", [{}, {"commit_ms": 10**9, "replay": "dropped: before"}])
 def test_a_batch_in_the_log_has_few_characters(batch_id, query_name, records, more):
     partitions = {A0: PartitionReport(0, 0, records, 10**15, 10**15)}
     done = message(partitions, "7a1b" * 9, ack_wait_ns=10**13, compressed_bytes=10**15)
@@ -488,7 +489,7 @@ def _set(*path):
     return change
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change",
     [
         _set("partition_id", "0"),

@@ -64,6 +64,7 @@ from spark_kafka_sink.transactions.client import (
 from spark_kafka_sink.transactions.fencing import check_not_fenced, retry_unless_fenced
 from spark_kafka_sink.transactions.model import FencedError, TaskTransaction
 from tests.simulation.time import SimClock
+from tests.tables import each_row
 from tests.unit.batches import NODES, T0, T1
 from tests.unit.scripted_network import LoseConnection, ScriptedNetwork
 
@@ -467,8 +468,8 @@ def error_of_driver(refusal, state, epoch, version):
     return raised.value
 
 
-@pytest.mark.parametrize("refusal", [FENCED, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE])
-@pytest.mark.parametrize(
+@each_row("refusal", [FENCED, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE])
+@each_row(
     ("state", "epoch", "version"),
     [
         ("CompleteCommit", 8, 2),

@@ -19,6 +19,7 @@ from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG
 from spark_kafka_sink.config.security_keys import SECURITY_CONFIG
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
 from tests.snippets import REPOSITORY, blocks, command_lines, documents
+from tests.tables import each_row
 from tests.unit.test_layers import ALLOWED
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "internals"
@@ -63,7 +64,7 @@ def test_no_answer_takes_more_than_a_minute():
     assert [row for row in SECONDS if int(row[1]) < int(row[0]) // _WORDS_PER_S] == []
 
 
-@pytest.mark.parametrize(("question", "page", "anchor", "answer"), QUESTIONS)
+@each_row(("question", "page", "anchor", "answer"), QUESTIONS)
 def test_each_question_has_its_answer(question, page, anchor, answer):
     text = (FOLDER / page).read_text(encoding="utf-8")
     assert answer in section(text, anchor), f"{question}: not in {page}#{anchor}"
@@ -116,7 +117,7 @@ def broken(document):
     return problems
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
+@each_row("document", DOCUMENTS)
 def test_links_of(document):
     assert broken(document) == []
 
@@ -144,7 +145,7 @@ def test_the_site_shows_every_document_once():
 _TEST = re.compile(r"`(?:tests/)?([\w/]*test_\w+\.py)(?:::(\w+))?`")
 
 
-@pytest.mark.parametrize("document", [d for d in DOCUMENTS if d.startswith("docs/internals/")])
+@each_row("document", [d for d in DOCUMENTS if d.startswith("docs/internals/")])
 def test_tests_that_a_record_names_exist(document):
     """The records give tests as evidence: ``folder/test_file.py::test_name``, below tests/ or evidence/."""
     missing = []
@@ -268,7 +269,7 @@ def test_spark_submit(command):
     job.declare_arguments().parse(command[command.index(script) + 1 :], ())
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [li for _, li in COMMANDS if li.startswith("pykafka-sink") and not DESCRIPTION.search(li)],
 )
@@ -277,7 +278,7 @@ def test_pykafka_sink(line):
     assert arguments.command is not None
 
 
-@pytest.mark.parametrize("document", documents())
+@each_row("document", documents())
 def test_files_of_this_repository(document):
     text = (REPOSITORY / document).read_text(encoding="utf-8")
     folder = Path(document).parent
@@ -319,7 +320,7 @@ def folders():
     return sorted(found)
 
 
-@pytest.mark.parametrize("folder", folders(), ids=lambda folder: folder.name)
+@each_row("folder", folders(), ids=lambda folder: folder.name)
 def test_the_file_map_names_every_module(folder):
     named = set(re.findall(r"\w+", rooms()[folder.name]))
     modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}

@@ -25,6 +25,7 @@ from spark_kafka_sink.base.errors import (
     warn,
 )
 from spark_kafka_sink.tools.shipped import AREAS, read_areas
+from tests.tables import each_row
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "spark_kafka_sink"
@@ -145,7 +146,7 @@ def test_each_error_and_each_warning_has_a_code():
     assert missing == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("source", "count"),
     [
         ("raise ConfigError('x')", 1),

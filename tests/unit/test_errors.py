@@ -20,6 +20,7 @@ from spark_kafka_sink.base.errors import (
     sentence,
     transaction_advice_for,
 )
+from tests.tables import each_row
 
 # Of ``Errors`` and the exceptions' ancestors in Kafka 4.4.0's sources: all that are
 # RetriableException, and of these all that are InvalidMetadataException.
@@ -46,7 +47,7 @@ def test_metadata_is_refreshed_only_for_a_retry():
     assert all(error.retriable for error in ERRORS.values() if error.refresh_metadata)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "name"),
     [
         (-1, "UNKNOWN_SERVER_ERROR"),
@@ -99,7 +100,7 @@ def test_advice_reads_as_the_end_of_a_sentence_and_that_of_transactions_is_their
         assert is_own == (error.name in errors._TRANSACTION_ADVICE)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         *("UNKNOWN_TOPIC_OR_PARTITION", "NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT"),

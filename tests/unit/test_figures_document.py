@@ -9,6 +9,7 @@ import pytest
 from benchmarks import cost, harness
 from release import figures_document
 from release.figures_document import BLOCKS, rendered
+from tests.tables import each_row
 
 ROOT = Path(__file__).resolve().parents[2]
 STORED = figures_document.load()
@@ -38,8 +39,8 @@ def test_readme_shows_losses_beside_wins():
     assert min(ratios) < 1 < max(ratios)
 
 
-@pytest.mark.parametrize("document", BLOCKS)
-@pytest.mark.parametrize("part", [None, *STORED])
+@each_row("document", BLOCKS)
+@each_row("part", [None, *STORED])
 def test_a_run_may_have_any_part_alone(document, part):
     of_all = ("machine", "code", "days", "made_by")
     results = {name: found for name, found in STORED.items() if name in (*of_all, part)}

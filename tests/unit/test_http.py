@@ -25,6 +25,7 @@ from spark_kafka_sink.base.errors import ConfigError, CredentialsUnavailableErro
 from spark_kafka_sink.config.security_config import LoginConfig
 from spark_kafka_sink.registry.client import RegistryClient
 from tests.patience import AN_HOUR_MS, PATIENCE_MS, PATIENCE_S
+from tests.tables import each_row
 from tests.unit.registry.server import TEXT, Registry, oauth, options, refusal
 from tests.unit.registry.server import serving as serving_registry
 from tests.unit.security.tls_ends import client_context, server_context
@@ -152,8 +153,8 @@ OF_ANSWER = (AN_HOUR_MS, SHORT_MS, AN_HOUR_MS)
 LIMITS = {"the answer's": OF_ANSWER, "the whole": (AN_HOUR_MS, AN_HOUR_MS, SHORT_MS)}
 
 
-@pytest.mark.parametrize("limits", LIMITS)
-@pytest.mark.parametrize("place", ANSWERS)
+@each_row("limits", LIMITS)
+@each_row("place", ANSWERS)
 def test_an_answer_that_drips_ends_with_the_request(place, limits):
     with dripping(ANSWERS[place]) as server:
         times_out(server, server.url, *LIMITS[limits])
@@ -490,7 +491,7 @@ class At:
         return 1_767_225_600_000
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected_ms"),
     [
         *(("", 0), ("0", 0), ("120", 120_000), (" 5 ", 5_000), ("9" * 5_000, 9_999_999_999_000)),

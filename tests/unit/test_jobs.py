@@ -633,6 +633,7 @@ def test_the_files_in_conf_are_understood(path):
 JOBS = sorted(path.stem for path in (CONF.parent / "jobs").glob("*_to_kafka.py"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", JOBS)
 @pytest.mark.parametrize(("argument", "code"), [("--help", 0), ("--inputt", 2)])
 def test_help_and_wrong_arguments_are_answered_without_spark(tmp_path, job, argument, code):

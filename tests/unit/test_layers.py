@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import each_row
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = "spark_kafka_sink"
 
@@ -235,7 +237,7 @@ def test_layers_have_an_order():
         remaining = {layer: a for layer, a in remaining.items() if layer not in free}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("module", "line"),
     [
         ("protocol.types", "from spark_kafka_sink.network import client"),

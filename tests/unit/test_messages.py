@@ -11,6 +11,7 @@ import pytest
 
 import spark_kafka_sink
 from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG
+from tests.tables import each_row
 
 PACKAGE = Path(spark_kafka_sink.__file__).parent
 DOCS = PACKAGE.parent / "docs"
@@ -84,7 +85,7 @@ def test_messages_name_options_as_users_write_them() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("document", FOR_USERS)
+@each_row("document", FOR_USERS)
 def test_documents_name_options_as_users_write_them(document: str) -> None:
     lines = (DOCS / f"{document}.md").read_text(encoding="utf-8").splitlines()
     found = [f"{n}: {name}" for n, line in enumerate(lines, 1) for name in unprefixed(line)]

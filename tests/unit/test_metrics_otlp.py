@@ -30,6 +30,7 @@ from spark_kafka_sink.transactions.model import Unit
 from tests.lines import VALIDATOR, check_text
 from tests.otlp import Receiver, attributes_of, metrics_in, receiver
 from tests.patience import PATIENCE_S
+from tests.tables import each_row
 from tests.unit.test_metrics_line import PRODUCER, a_line, of_a_job
 
 DELTA = 1
@@ -389,7 +390,7 @@ def test_the_environment_alone_does_not_switch_it_on(monkeypatch):
     assert otlp_options().metrics == MetricsOutputs()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "problem"),
     [
         ({"endpoint": "collector:4318"}, "must begin with http:// or https://"),

@@ -26,6 +26,7 @@ from spark_kafka_sink.metrics.prometheus import (
 )
 from spark_kafka_sink.spark.commit import BatchSummary
 from tests.prometheus import Samples
+from tests.tables import each_row
 from tests.unit.test_metrics_line import a_line, of_a_job
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -201,7 +202,7 @@ def parsed(url):
     return SinkOptions.parse(options).metrics.push_url
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
         *("", "gateway:9091", "ftp://gateway", "http://", "http://:9091", "http://g:port"),

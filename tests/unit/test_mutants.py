@@ -8,6 +8,7 @@ import pytest
 
 from tests.mutants.__main__ import rooms
 from tests.mutants.mutant import Mutant, Tree
+from tests.tables import each_row
 
 ROOT = Path(__file__).parents[2]
 SIZE = "def size(n):\n    return abs(n) + 0 * n\n"
@@ -30,7 +31,7 @@ def problems(row):
             yield f"{row}: there is no {test}"
 
 
-@pytest.mark.parametrize("room", rooms())
+@each_row("room", rooms())
 def test_what_a_row_changes_is_there_once_and_so_are_its_tests(room):
     assert [problem for row in rooms()[room].MUTANTS for problem in problems(row)] == []
 

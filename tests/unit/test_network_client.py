@@ -34,6 +34,7 @@ from spark_kafka_sink.protocol.messages.transactions import InitProducerIdReques
 from spark_kafka_sink.protocol.schema import Request
 from spark_kafka_sink.security.mechanisms import PlainSaslClient
 from tests.simulation.time import SimClock
+from tests.tables import each_row
 from tests.unit.batches import NODES
 from tests.unit.frames import read_request, ready_connection
 from tests.unit.record_api_versions import recorded
@@ -69,7 +70,7 @@ class TestStates:
         failing = {t.state: t.next_state for t in TRANSITIONS if t.event is E.FAIL}
         assert failing == dict.fromkeys(set(S) - {S.DISCONNECTED, S.BACKING_OFF}, S.BACKING_OFF)
 
-    @pytest.mark.parametrize("state", S)
+    @each_row("state", S)
     def test_an_event_without_a_row_is_an_error_of_this_side(self, state):
         for event in set(E) - {t.event for t in TRANSITIONS if t.state is state}:
             connection = NodeConnection(NODE, state)

@@ -21,6 +21,7 @@ from spark_kafka_sink.config.sink_options import (
     closest_option,
     rejection_reason,
 )
+from tests.tables import each_row
 
 INT, LONG, STRING = "int", "long", "string"
 BOOLEAN = "boolean"
@@ -79,7 +80,7 @@ def refusal(**values):
     return sentence(raised.value)
 
 
-@pytest.mark.parametrize("name", JAVA)
+@each_row("name", JAVA)
 def test_types_and_defaults_are_javas_or_the_difference_is_told(name):
     config_type, default = JAVA[name]
     key = PRODUCER_CONFIG.keys[name]
@@ -97,7 +98,7 @@ def test_keys_that_java_does_not_have_as_such():
     assert PRODUCER_CONFIG.keys["client.id"].java_default == "producer-N"
 
 
-@pytest.mark.parametrize("name", PRODUCER_CONFIG.keys)
+@each_row("name", PRODUCER_CONFIG.keys)
 def test_the_table_itself(name):
     key = PRODUCER_CONFIG.keys[name]
     assert key.doc.endswith(".")
@@ -164,7 +165,7 @@ BOUNDS = {
 }
 
 
-@pytest.mark.parametrize("name", BOUNDS)
+@each_row("name", BOUNDS)
 def test_bounds_are_javas(name):
     key = PRODUCER_CONFIG.keys[name]
     lowest, highest = BOUNDS[name]
@@ -303,7 +304,7 @@ def key(config_type, default=None, validator=None, name="some.key"):
     return ConfigKey(name, config_type, default, validator)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("config_type", "text", "value"),
     [
         ("boolean", "true", True),
@@ -331,7 +332,7 @@ def test_values(config_type, text, value):
     assert type(parsed) is type(value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("config_type", "text"),
     [
         ("boolean", ""),
@@ -516,7 +517,7 @@ CONSUMERS_AND_ADMINS = [
 """Of ConsumerConfig and AdminClientConfig of kafka-clients 4.4.0, without this sink's own."""
 
 
-@pytest.mark.parametrize("name", CONSUMERS_AND_ADMINS)
+@each_row("name", CONSUMERS_AND_ADMINS)
 def test_options_of_consumers_and_admins_are_accepted_and_told(name):
     """One dict for Spark's reader and for the writer works with the JVM sink."""
     options = {"kafka.bootstrap.servers": "b:9092", f"kafka.{name}": "45000"}
@@ -566,7 +567,7 @@ def test_a_misspelt_option_beats_missing_servers():
         SinkOptions.parse({"kafka.bootstrap.server": "b:9092"})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "near"),
     [
         ("topc", "topic"),
@@ -598,7 +599,7 @@ def test_a_name_near_one_of_ours_is_refused_before_anything_else(name, near):
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         *("mergeSchema", "compression", "header", "mode", "format", "encoding", "timestampFormat"),
@@ -660,7 +661,7 @@ OF_ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "near"), OF_ROWS)
+@each_row(("name", "near"), OF_ROWS)
 def test_what_others_call_an_option_of_rows_is_refused_where_rows_are_made(name, near):
     base = {"kafka.bootstrap.servers": "b:9092", name: "x"}
     with pytest.raises(ConfigError) as refused:
@@ -676,7 +677,7 @@ def test_what_others_call_an_option_of_rows_is_refused_where_rows_are_made(name,
         assert len(SinkOptions.parse(base).notes) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "advice"),
     [
         ("value.json.ignoreNulls", "Did you mean 'value.json.ignoreNullFields'?"),
@@ -687,7 +688,7 @@ def test_what_others_call_an_option_of_rows_is_refused_where_rows_are_made(name,
         ("value.zzzzzzzzzzzzzzzzzzzz", "See docs/options.md (pykafka-sink docs options)."),
     ],
 )
-@pytest.mark.parametrize("format_options", [{}, {"value.format": "json"}])
+@each_row("format_options", [{}, {"value.format": "json"}])
 def test_an_unknown_name_with_a_prefix_of_ours_is_refused(name, advice, format_options):
     """A warning alone let rows be written in another way than the user asked for."""
     with pytest.raises(ConfigError) as refused:
@@ -739,7 +740,7 @@ FOR_OTHERS = [
 ]
 
 
-@pytest.mark.parametrize("name", [*sorted(PASSED_BY_SPARK), *FOR_OTHERS])
+@each_row("name", [*sorted(PASSED_BY_SPARK), *FOR_OTHERS])
 def test_options_of_others_are_taken_where_rows_are_made(name):
     assert rejection_reason(name.lower(), ["value", "key"]) is None
 

@@ -11,13 +11,14 @@ from spark_kafka_sink.base.errors import ConfigError, sentence
 from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.config_def import Property, parse_properties, read_properties
 from spark_kafka_sink.config.sink_options import read_command_config
+from tests.tables import each_row
 
 
 def parsed(text):
     return {name: value for name, value, _ in parse_properties(text, "f")}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("", {}),

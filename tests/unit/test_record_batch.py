@@ -28,6 +28,7 @@ from spark_kafka_sink.record import record_batch
 from spark_kafka_sink.record.compression import CODEC_IDS, create_compressor, decompress
 from spark_kafka_sink.record.record_batch import NewRecord, encode_batch
 from tests import twin
+from tests.tables import each_row
 
 PROPERTY = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 
@@ -235,9 +236,9 @@ def test_codec_ids_are_kafkas():
         assert (compressor.codec, compressor.codec_id) == (codec, CODEC_IDS[codec])
 
 
-@pytest.mark.parametrize("make", [text, noise])
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("codec", CODECS)
+@each_row("make", [text, noise])
+@each_row("size", SIZES)
+@each_row("codec", CODECS)
 def test_every_size(codec, size, make):
     data = make(size)
     compressed = compress(codec, data)
@@ -304,8 +305,8 @@ def lz4_blocks(data):
         at += length
 
 
-@pytest.mark.parametrize("level", [9, 12])
-@pytest.mark.parametrize(
+@each_row("level", [9, 12])
+@each_row(
     ("size", "block_size_id", "blocks"),
     [(1, 4, 1), (65_536, 4, 1), (65_537, 5, 1), (262_144, 5, 1), (600_000, 5, 3)],
 )
@@ -519,7 +520,7 @@ def test_other_formats_are_refused(magic):
 RECORD = twin.encode_record(0, 0, b"k", b"v")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "count", "message"),
     [
         (RECORD, -1, "-1 records"),
@@ -676,7 +677,7 @@ def test_snappy_that_announces_gigabytes():
             decompress(CODEC_IDS["snappy"], data, 1 << 20)
 
 
-@pytest.mark.parametrize("size", [0, *range(54, 64), *range(8177, 8187)])
+@each_row("size", [0, *range(54, 64), *range(8177, 8187)])
 def test_the_size_of_a_batch_with_one_record_is_known_before(size):
     """Around the sizes at which the record's length takes another byte."""
     batch = encode_batch([NewRecord(None, bytes(size))], 0, NO_PRODUCER, -1, is_transactional=False)

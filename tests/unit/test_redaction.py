@@ -1,7 +1,6 @@
 """Text from outside, as it is shown: no command for a terminal, and no secret."""
 
 import base64
-import gc
 import html
 import json
 import pickle
@@ -20,6 +19,7 @@ from spark_kafka_sink.base.text import (
     printable,
     redacted,
 )
+from tests.tables import each_row
 
 
 # The last one: a variable of the environment that is not UTF-8, as Python reads it.
@@ -127,8 +127,8 @@ BROKERS_WORDS = (
 )
 
 
-@pytest.mark.parametrize("way", ENCODERS)
-@pytest.mark.parametrize("around", ["{}", "app:{}", "client_secret={}&x=y"])
+@each_row("way", ENCODERS)
+@each_row("around", ["{}", "app:{}", "client_secret={}&x=y"])
 def test_a_secret_that_a_peer_quotes_is_hidden_in_whatever_encoding(around, way):
     for secret in SECRETS:
         encoded = ENCODERS[way](around.format(secret))
@@ -139,7 +139,7 @@ def test_a_secret_that_a_peer_quotes_is_hidden_in_whatever_encoding(around, way)
         assert redacted(BROKERS_WORDS, [secret]) == BROKERS_WORDS
 
 
-@pytest.mark.parametrize("first", [way for way in ENCODERS if way != "base64 twice"])
+@each_row("first", [way for way in ENCODERS if way != "base64 twice"])
 def test_what_is_encoded_twice_is_hidden(first):
     for second in ENCODERS.keys() - {"capitals", "spaced", "base64 twice"}:
         encoded = ENCODERS[second](ENCODERS[first]("app:marked-0815-pass"))
@@ -186,7 +186,6 @@ def test_every_secret_that_is_alive_is_hidden_and_one_that_is_gone_is_forgotten(
     del first
     assert redacted("no marked-twice") == f"no {HIDDEN}"
     del second
-    gc.collect()
     assert redacted("no marked-twice") == "no marked-twice"
     text = redacted("no such client: app:marked%2dpass in realm x", ["marked-pass"])
     assert text == f"no such client: {HIDDEN} in realm x", "only the words with a secret"

@@ -35,6 +35,7 @@ from spark_kafka_sink.formats.encoder import RowEncoder
 from spark_kafka_sink.formats.plan import FieldSpec, FormatError, FormatSpec, PartSpec
 from spark_kafka_sink.spark import row_planning, versions
 from tests.formats.protobuf_files import add_field, descriptor_set, one_message
+from tests.tables import each_row
 
 NO_SCHEMA = (
     'value.{0}.schema={1}: it is no schema as JSON, which begins with {{, [ or ", and as a file it '
@@ -280,7 +281,7 @@ REFUSALS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("columns", "more", "words"), REFUSALS)
+@each_row(("columns", "more", "words"), REFUSALS)
 def test_what_is_refused(columns, more, words):
     found = refusal(with_fields(*columns), **more)
     assert words in found
@@ -465,8 +466,8 @@ def test_options_without_effect_are_told(given, name, is_told):
     assert any(name in note for note in options(**given).notes) == is_told
 
 
-@pytest.mark.parametrize("part", ["value", "key"])
-@pytest.mark.parametrize(
+@each_row("part", ["value", "key"])
+@each_row(
     ("name", "value", "words"),
     [
         ("timestampFormat", "YYYY-MM-dd", "the letter Y is not supported there"),
@@ -661,7 +662,7 @@ def with_headers(kind):
 NO_TOPIC = "topic option required when no 'topic' attribute is present. "
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("columns", "message"),
     [
         ({"value": StringType()}, NO_TOPIC + "Use the topic option for setting a topic."),

@@ -23,6 +23,7 @@ from spark_kafka_sink.security.credentials import unresolved_jaas_entry
 from spark_kafka_sink.security.references import find_file
 from spark_kafka_sink.security.security import check
 from tests.snippets import REPOSITORY, blocks
+from tests.tables import each_row
 
 DOCUMENT = "docs/security.md"
 TEXT = (REPOSITORY / DOCUMENT).read_text(encoding="utf-8")
@@ -41,7 +42,7 @@ def options_of(block):
     return {name: value for name, value, _ in parse_properties(block.text, block.name)}
 
 
-@pytest.mark.parametrize("block", RECIPES, ids=lambda block: block.name)
+@each_row("block", RECIPES, ids=lambda block: block.name)
 def test_recipes_are_taken(block):
     given = options_of(block)
     options = SinkOptions.parse({**SERVERS, **given})
@@ -193,7 +194,7 @@ ALICE = {MECHANISM: "PLAIN", "kafka.sasl.username": "a"}
 BY_REFERENCE = "a text that holds ${ itself must be given by reference$"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "told"),
     [
         (iam('awsS3CRET="x"'), f"^{JAAS} has an option that begins with 'aws', which"),
@@ -259,7 +260,7 @@ TRUST, KEY = "kafka.ssl.truststore", "kafka.ssl.keystore"
 PEM_TRUST, PEM_KEY = {f"{TRUST}.type": "PEM"}, {f"{KEY}.type": "PEM"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "more"),
     [
         ({}, {}),
@@ -307,7 +308,7 @@ def test_user_and_password_become_a_jaas_text(mechanism, module):
 SHADED = f"kafkashaded.{OAUTH_HANDLER}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "typed", "of_java"),
     [
         ("security.protocol", "sasl_ssl", "SASL_SSL"),
@@ -343,7 +344,7 @@ WORDS = ("api_key", "token", "client_secret", "Password", "auth", "sig", "creden
 SECRETS[JAAS] = f'{PLAIN} username="u" password="marked-hush";'
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value", "is_clear"),
     [
         ("kafka.ssl.keystore.key", "x", True),

@@ -16,6 +16,7 @@ from spark_kafka_sink.config.sink_options import (
     read_command_config,
     rejection_reason,
 )
+from tests.tables import each_row
 
 OAUTH = "org.apache.kafka.common.security.oauthbearer"
 IAM = "software.amazon.msk.auth.iam"
@@ -90,7 +91,7 @@ WITHOUT_EFFECT = [
 ]
 
 
-@pytest.mark.parametrize("name", JAVA)
+@each_row("name", JAVA)
 def test_types_and_defaults_are_javas_or_the_difference_is_told(name):
     config_type, default = JAVA[name]
     assert KEYS[name].type is config_type
@@ -125,7 +126,7 @@ def test_a_part_of_a_jvm_that_may_restrict_is_not_ignored(name, harmless, restri
         read_command_config(str(file), "b:9092", {})
 
 
-@pytest.mark.parametrize("name", KEYS)
+@each_row("name", KEYS)
 def test_the_table_itself(name):
     key = KEYS[name]
     assert key.doc.endswith(".")
@@ -168,7 +169,7 @@ def test_bounds_are_javas(name):
             key.parse(str(beyond))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "text", "value"),
     [
         ("security.protocol", "sasl_ssl", "SASL_SSL"),
@@ -202,8 +203,8 @@ def test_values_in_their_usual_form(name, text, value):
     assert KEYS[name].parse(text) == value
 
 
-@pytest.mark.parametrize("shade", ["", "kafkashaded.", "shadedmskiam."])
-@pytest.mark.parametrize(
+@each_row("shade", ["", "kafkashaded.", "shadedmskiam."])
+@each_row(
     ("name", "java_class"),
     [
         ("sasl.login.callback.handler", f"{OAUTH}.OAuthBearerLoginCallbackHandler"),
@@ -220,15 +221,15 @@ def test_java_classes_that_have_a_counterpart(name, java_class, shade):
     assert KEYS[f"{name}.class"].parse(shade + java_class) == java_class.rpartition(".")[2]
 
 
-@pytest.mark.parametrize("name", [name for name in JAVA if JAVA[name][0] is CLASS])
-@pytest.mark.parametrize("java_class", ["org.example.Own", f"{OAUTH}.BrokerJwtValidator"])
+@each_row("name", [name for name in JAVA if JAVA[name][0] is CLASS])
+@each_row("java_class", ["org.example.Own", f"{OAUTH}.BrokerJwtValidator"])
 def test_other_java_classes_are_refused_by_name(name, java_class):
     said = f"Invalid value {java_class} for configuration kafka.{name}: names a Java class, and"
     with pytest.raises(ConfigError, match=f"^{said} there is no JVM here"):
         KEYS[name].parse(java_class)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "text", "problem"),
     [
         ("security.protocol", "TLS", "must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
@@ -339,7 +340,7 @@ def test_tls_as_it_was_asked_for():
     assert found.keystore.key_password == Secret(password)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "message"),
     [
         ({"truststore.type": "PEM", **TRUST_FILE}, "leave kafka.ssl.truststore.password out"),
@@ -448,7 +449,7 @@ def unused(options, protocol, why):
     return f"{options} no effect with kafka.security.protocol={protocol}, {why}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "notes"),
     [
         ({**SASL, **USER, "kafka.ssl.truststore.location": "f"}, []),
@@ -518,7 +519,7 @@ def test_what_crosses_the_network_in_clear_is_told(mechanism, options, crossing)
     assert not any("crosses" in note for note in parse(given).notes)
 
 
-@pytest.mark.parametrize("name", LIBRDKAFKA_KEYS)
+@each_row("name", LIBRDKAFKA_KEYS)
 def test_librdkafkas_names_are_answered_with_javas(name):
     assert refusal({f"kafka.{name}": "marked-secret"}) == (
         f"Kafka option 'kafka.{name}' is librdkafka's, and this sink has the options of Kafka's "

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.tables import each_row
+
 PLACES = ("spark_kafka_sink", "pyspark_kafka_sink.py", "jobs", "benchmarks", "release")
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
@@ -124,7 +126,7 @@ def faults_of_a_page(page, markdown):
                     yield wrong, sentence
 
 
-@pytest.mark.parametrize("page", PAGES)
+@each_row("page", PAGES)
 def test_sentences_of_pages(page):
     found = [
         f"{wrong}: {sentence}"

@@ -25,6 +25,7 @@ from spark_kafka_sink.config.sink_options import (
 from spark_kafka_sink.spark.dead_letters import max_letter_bytes
 from spark_kafka_sink.spark.task import Interceptors
 from spark_kafka_sink.tools.check_cluster import all_checks
+from tests.tables import each_row
 from tests.unit.simulated_time import SimulatedClock
 
 SERVERS = {"kafka.bootstrap.servers": "b:9092"}
@@ -192,7 +193,7 @@ def test_kafkas_own_partitioners_have_counterparts(java_class, partitioner, igno
 OF_THE_JDK = {"ssl.provider": "SunJSSE", "ssl.trustmanager.algorithm": "SunX509"}
 
 
-@pytest.mark.parametrize("name", KEYS_WITHOUT_EFFECT)
+@each_row("name", KEYS_WITHOUT_EFFECT)
 def test_keys_without_effect_are_accepted_and_told(name):
     assert parse({f"kafka.{name}": OF_THE_JDK.get(name, "whatever")}).notes == (
         f"option 'kafka.{name}' has no effect: {KEYS_WITHOUT_EFFECT[name]}",
@@ -222,7 +223,7 @@ def test_a_guarantee_in_capitals_is_that_guarantee():
     assert options.notes == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "message"),
     [
         ({"includeHeaders": "yes"}, "configuration includeheaders: must be true or false"),
@@ -404,7 +405,7 @@ def test_exactly_once_takes_what_is_given():
     assert (options.checkpoint, options.query_name) == ("/ck/orders", "orders")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "message"),
     [
         ({"delivery.guarantee": "exactly-once"}, "needs option 'transactional.id.prefix'"),
@@ -495,7 +496,7 @@ def test_what_a_check_tells_first(guarantee, begins):
     assert first.text.startswith(begins)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "pairs"),
     [
         ("", ()),

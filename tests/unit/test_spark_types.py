@@ -11,6 +11,7 @@ from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.spark_types import arrow_type
 from spark_kafka_sink.spark import row_planning
+from tests.tables import each_row
 
 
 class Place(t.UserDefinedType):
@@ -39,7 +40,7 @@ NESTED = [
 MARKED = [getattr(t, name)(4326) for name in ("GeometryType", "GeographyType") if hasattr(t, name)]
 
 
-@pytest.mark.parametrize("kind", [*SIMPLE, *NESTED, *MARKED], ids=str)
+@each_row("kind", [*SIMPLE, *NESTED, *MARKED], ids=str)
 def test_types_are_those_of_pyspark(kind):
     wants_zone = "timezone" in inspect.signature(to_arrow_type).parameters
     expected = to_arrow_type(kind, **({"timezone": "UTC"} if wants_zone else {}))

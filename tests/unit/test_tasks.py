@@ -465,6 +465,7 @@ print(gc.get_freeze_count() > frozen + 1000)
     assert run(code) == ["True"] * 4
 
 
+@pytest.mark.slow
 @only_with_glibc
 @pytest.mark.parametrize(
     ("setup", "of_user", "is_kept"),
@@ -507,6 +508,7 @@ source.streamWriter(StructType([StructField("value", StringType())]), False)
 TASK = "from spark_kafka_sink.spark.task import prepare_process\nprepare_process()\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", ["", PLANNING, TASK], ids=["neither", "planning", "task"])
 def test_processes_that_plan_or_write_are_arranged(code):
     assert run(code + "import gc\nprint(gc.get_freeze_count() > 0)") == [str(bool(code))]
@@ -529,6 +531,7 @@ print(len(new))
 """
 
 
+@pytest.mark.slow
 def test_what_every_task_needs_is_loaded_before_garbage_is_frozen():
     assert run(LATER) == ["[]", "0"]
 

@@ -251,6 +251,7 @@ def append(path, *numbers):
         file.write(text(*(numbered(HEALTHY, number) for number in numbers)))
 
 
+@pytest.mark.slow
 def test_new_batches_appear(tmp_path):
     path = tmp_path / "m.jsonl"
     with top(path) as terminal:
@@ -263,6 +264,7 @@ def test_new_batches_appear(tmp_path):
         terminal.until_shown("3 batches", "broker 2 is slow")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["q", "\x03"], ids=["q", "Ctrl-C"])
 def test_the_terminal_is_as_before(tmp_path, end):
     with top(tmp_path / "m.jsonl") as terminal:

@@ -51,6 +51,7 @@ from spark_kafka_sink.protocol.messages.transactions import (
     TransactionState,
 )
 from tests.simulation.time import SimClock
+from tests.tables import each_row
 from tests.unit.batches import NODES, T0, T1, T2, answer_of_all_nodes, make_batch
 from tests.unit.scripted_network import LoseConnection, ScriptedNetwork, Silence
 from tests.unit.simulated_time import NO_JITTER
@@ -451,7 +452,7 @@ def test_a_coordinator_that_asks_for_a_pause_is_not_lost():
 # --- errors that do not pass ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_type", "error", "advice"),
     [
         (FindCoordinatorRequest, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "grant the principal"),

@@ -10,6 +10,7 @@ import pytest
 from spark_kafka_sink.base.clock import LONGEST_WAIT_MS, ExponentialBackoff, wait_seconds
 from spark_kafka_sink.network.transport import SelectorNetwork
 from spark_kafka_sink.producer.monitor import ThreadMonitor
+from tests.tables import each_row
 from tests.unit.simulated_time import NO_JITTER, Chance
 
 LOWEST, HIGHEST = Chance(0.0), Chance(0.999)
@@ -57,8 +58,8 @@ def test_every_pause_is_within_its_bounds_and_they_spread():
     assert 790 < sum(seen) / len(seen) < 810
 
 
-@pytest.mark.parametrize("initial_ms", [0, 1, 100, INT_MAX, LONG_MAX - 1, LONG_MAX])
-@pytest.mark.parametrize("max_ms", [0, 1, INT_MAX, LONG_MAX])
+@each_row("initial_ms", [0, 1, 100, INT_MAX, LONG_MAX - 1, LONG_MAX])
+@each_row("max_ms", [0, 1, INT_MAX, LONG_MAX])
 def test_a_back_off_stays_below_its_maximum(initial_ms, max_ms):
     backoff = ExponentialBackoff(initial_ms, max_ms, random.Random(1))
     assert all(0 <= backoff.backoff_ms(n) <= max_ms for n in (0, 1, 10, 62, 63, 64, 10_000))

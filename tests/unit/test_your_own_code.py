@@ -20,6 +20,7 @@ from spark_kafka_sink.record.columns import arrow_records
 from spark_kafka_sink.registry.schemas import user_defined_subject
 from spark_kafka_sink.security.oauth import OPTION, provided_token
 from spark_kafka_sink.spark.task import Interceptors
+from tests.tables import each_row
 
 ROOT = Path(__file__).parents[2]
 _MODULE = re.compile(r"```python\n# (\w+)\.py\n(.*?)```", re.DOTALL)
@@ -151,7 +152,7 @@ def test_rows_may_go():
     assert written.column(0).to_pylist() == ["b"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("returned", "message"),
     [
         (None, "it returned None, not a pyarrow.RecordBatch"),

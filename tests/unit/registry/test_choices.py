@@ -19,6 +19,7 @@ from spark_kafka_sink.spark import preflight
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows
 from tests.formats.protobuf_files import add_field, add_map, descriptor_set, file_of
+from tests.tables import each_row
 from tests.unit.registry.server import OTHER, TEXT, found, options, paths, refusal, request_of
 
 # --- subjects by a function ---------------------------------------------------------------------
@@ -528,7 +529,7 @@ def test_a_json_schema_that_nobody_is_asked_for_is_not_compared():
 REFERENCES = '[{"name":"a","subject":"b"}]'
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "words"),
     [
         ({"schema_registry_url": "registry:8081"}, "each must begin with http:// or https://"),

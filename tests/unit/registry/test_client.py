@@ -124,6 +124,7 @@ def test_what_a_schema_builds_on_must_be_one(registry, inner, outer, words):
     assert words in refusal(registry.url, **LATEST)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["AVRO", "JSON", "PROTOBUF"])
 def test_a_schema_that_builds_on_too_many_others_is_refused(registry, kind):
     """Each needs a request, and a registry may tell any number of them."""

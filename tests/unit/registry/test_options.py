@@ -7,6 +7,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, sentence
 from spark_kafka_sink.config.sink_options import SinkOptions
+from tests.tables import each_row
 from tests.unit.registry.server import (
     HUSH,
     OTHER,
@@ -38,7 +39,7 @@ ID = {"use_schema_id": "7"}
 RECORD = {"value_subject_name_strategy": "RecordNameStrategy"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "given"),
     [
         ("key.use.schema.id", {"key_format": "json", "key_columns": "a", "key_use_schema_id": "5"}),
@@ -86,7 +87,7 @@ def test_credentials_in_the_url_beside_others_are_told(given):
 PLAIN = {"kafka.bootstrap.servers": "b:1", "topic": "t", "value.format": "avro"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value"),
     [
         ("use.schema.id", "7"),
@@ -102,7 +103,7 @@ PLAIN = {"kafka.bootstrap.servers": "b:1", "topic": "t", "value.format": "avro"}
         ("schema.registry.ssl.truststore.location", "/x.pem"),
     ],
 )
-@pytest.mark.parametrize("chosen", ["avro", "protobuf"])
+@each_row("chosen", ["avro", "protobuf"])
 def test_an_option_of_a_registry_without_its_address_is_refused(chosen, name, value):
     with pytest.raises(ConfigError) as refused:
         SinkOptions.parse({**PLAIN, "value.format": chosen, name: value})

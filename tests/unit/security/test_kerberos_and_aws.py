@@ -33,6 +33,7 @@ from spark_kafka_sink.security.security import check
 from spark_kafka_sink.spark import planning
 from tests.patience import PATIENCE_MS, PATIENCE_S
 from tests.snippets import REPOSITORY
+from tests.tables import each_row
 from tests.unit.security.token_endpoints import MODULE as OAUTH_MODULE
 from tests.unit.security.token_endpoints import first_message
 from tests.unit.simulated_time import SimulatedClock
@@ -298,7 +299,7 @@ class TestConversation:
             begun.evaluate_challenge(last)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "advice", "is_transient"),
     [
         ("Clock skew too great", "NTP", False),

@@ -44,6 +44,7 @@ from spark_kafka_sink.security.key_formats import (
 from spark_kafka_sink.security.oauth_tokens import _private_key
 from spark_kafka_sink.security.pkcs12 import describe_certificate
 from spark_kafka_sink.security.tls import private_file
+from tests.tables import each_row
 from tests.unit.security.test_stores import KEY_OPTIONS, of_file
 from tests.unit.security.tls_ends import key_entry, store, trusted_entry, with_digest
 
@@ -195,7 +196,7 @@ def loads(text, identity, password=""):
     return True
 
 
-@pytest.mark.parametrize("mangled", MANGLED)
+@each_row("mangled", MANGLED)
 def test_certificates_and_key_of_mangled_text(mangled):
     text = MANGLED[mangled](OWNER.pem())
     expected = (
@@ -208,7 +209,7 @@ def test_certificates_and_key_of_mangled_text(mangled):
     assert not key.is_encrypted
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("mangled", "form", "password"),
     [
         case
@@ -219,7 +220,7 @@ def test_certificates_and_key_of_mangled_text(mangled):
         if case != ("nothing", "TraditionalOpenSSL", KEY_PASSWORD)
     ],
 )
-@pytest.mark.parametrize("kind", ["RSA", "EC"])
+@each_row("kind", ["RSA", "EC"])
 def test_keys_of_all_forms_are_loaded(mangled, kind, form, password):
     identity = IDENTITIES[kind]
     encryption = NoEncryption() if password is None else BestAvailableEncryption(password.encode())
@@ -270,7 +271,7 @@ IS_CUT = "it is cut: BEGIN PRIVATE KEY"
 NO_CERTIFICATE = "At least one certificate expected, but none found"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("read", "text", "told"),
     [
         *(

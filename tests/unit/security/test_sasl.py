@@ -55,6 +55,7 @@ from spark_kafka_sink.security.mechanisms import (
     extensions_of,
     new_nonce,
 )
+from tests.tables import each_row
 from tests.unit.frames import answer_frame
 from tests.unit.simulated_time import Chance
 
@@ -176,7 +177,7 @@ class TestScram:
         assert len(nonces) == 100
         assert all(n.isascii() and n.isprintable() and "," not in n for n in nonces)
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("server_first", "message"),
         [
             (b"", "not of the form"),
@@ -582,7 +583,7 @@ def test_only_versions_of_a_brokers_size_are_remembered(count, is_remembered):
 # --- sessions --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked_ms", "answered_ms", "lifetime_ms", "chance", "session"),
     [
         # It is renewed at 85 to 95 percent of its life.

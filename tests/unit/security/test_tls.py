@@ -42,6 +42,7 @@ from spark_kafka_sink.security.tls import (
     suites_by_version,
     versions_of,
 )
+from tests.tables import each_row
 from tests.unit.security.tls_ends import (
     DEADLINE_S,
     handshake,
@@ -139,7 +140,7 @@ def trusting(identity):
     return {"truststore": StoreConfig(certificates=identity.certificate_chain)}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("server", "options", "words"),
     [
         (SERVER, {"truststore": TRUST_OTHER}, [NOT_SIGNED, "location must be a store with"]),
@@ -509,8 +510,8 @@ def said_of(error, host="b", tls=TLS):
     return tls.explain(error, host, 1)
 
 
-@pytest.mark.parametrize("tls", [TLS, WITH_STORES])
-@pytest.mark.parametrize("code", [*tls._REFUSED_CERTIFICATES, *tls._REASONS])
+@each_row("tls", [TLS, WITH_STORES])
+@each_row("code", [*tls._REFUSED_CERTIFICATES, *tls._REASONS])
 def test_each_refusal_and_reason_has_cause_words_and_advice(code, tls):
     error = refused(code) if isinstance(code, int) else ssl_error(code)
     said = said_of(error, "b1.example", tls)
@@ -520,7 +521,7 @@ def test_each_refusal_and_reason_has_cause_words_and_advice(code, tls):
     assert not set("{}") & set(said)
 
 
-@pytest.mark.parametrize("reason", tls._REASONS)
+@each_row("reason", tls._REASONS)
 def test_each_reason_is_one_of_openssls(reason):
     _ssl = pytest.importorskip("_ssl")
     if not hasattr(_ssl, "err_names_to_codes"):
@@ -544,7 +545,7 @@ END = ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "EOF occurred")
 NO_TLS = "the port does not speak TLS"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "host", "told"),
     [
         # What nobody thought of is told in OpenSSL's words.

@@ -37,6 +37,7 @@ from spark_kafka_sink.security.security import check, new_login
 from tests.patience import AN_HOUR_MS, PATIENCE_S
 from tests.security.issuer import Issuer, RefusalError
 from tests.security.jwt import claims_of, is_signed_by, new_key
+from tests.tables import each_row
 from tests.unit.security.token_endpoints import (
     HOST,
     SECRET,
@@ -154,7 +155,7 @@ class TestAnswer:
         assert len(received) == 3
         assert pauses.all == [100, 200]
 
-    @pytest.mark.parametrize(
+    @each_row(
         "status",
         [400, 401, 402, 403, 404, 405, 406, 407, 409, 410, 411, 412, 413, 414, 415, 501, 505],
     )
@@ -164,7 +165,7 @@ class TestAnswer:
         assert f"{url} answers {status}" in str(error)
         assert not isinstance(error, CredentialsUnavailableError)
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("body", "shown"),
         [
             (b'{"error":"invalid_client","error_description":"no"}', "(invalid_client - no)"),

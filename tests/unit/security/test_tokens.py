@@ -43,6 +43,7 @@ from spark_kafka_sink.security.oauth_tokens import (
 )
 from spark_kafka_sink.security.security import check
 from tests.patience import PATIENCE_MS, PATIENCE_S
+from tests.tables import each_row
 from tests.unit.security.token_endpoints import MODULE, first_message, jwt, jwt_of, login_for
 from tests.unit.simulated_time import START_MS, Chance, SimulatedClock
 
@@ -138,7 +139,7 @@ class TestCheck:
     def test_what_is_complete(self, config):
         check(config)
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("config", "message"),
         [
             (oauth_config(), "Set kafka.sasl.oauthbearer.token.endpoint"),
@@ -188,7 +189,7 @@ class TestToken:
         token = token_of_jwt(jwt_of({"exp": 5, "sub": "a", "iat": 0}), NAMES, "the file /a")
         assert (token.issued_at_ms, token.expires_at_ms) == (0, 5_000)
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("claims", "message"),
         [
             ({"sub": "S3CRET"}, "has no claim 'exp'"),
@@ -718,7 +719,7 @@ class TestSchedule:
         schedule.on_used(START_MS + HOUR_MS)
         assert schedule.is_due(START_MS + HOUR_MS)
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("life_ms", "chance", "options", "expected_ms"),
         [
             (HOUR_MS, 0.0, {}, 0.8 * HOUR_MS),
