@@ -313,9 +313,9 @@ class CommitProtocol:
         unit: the micro-batch, if it is known
 
         Raises FencedError for a superseded driver, PrefixInUseError for another query's prefix, and
-        TransactionError for a unit that may not follow; MissingRecordError if the log may be lost;
-        OutcomeError for a batch that only the user can settle. All these come before any change, so
-        that the owner of the prefix continues, unless this call has finished that batch.
+        TransactionError for a unit that may not follow. Raises MissingRecordError if the log may be
+        lost, and OutcomeError for a batch that only the user can settle. All these come before any
+        change, so that the owner of the prefix continues, unless this call has finished that batch.
         """
         reached("plan.begin")
         deadline_ms = self._deadline()
