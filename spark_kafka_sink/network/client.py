@@ -141,6 +141,11 @@ class ThrottleTimes:
             if from_ms < now_ms and until_ms > since_ms
         ]
 
+    def end_ms(self, node_id: int) -> int:
+        """Return when the last known pause of this broker ends or has ended; 0 without one."""
+        pauses = self._by_node.get(node_id)
+        return pauses[-1][1] if pauses else 0
+
     def forget_before(self, at_ms: int) -> None:
         """Drop pauses that ended before ``at_ms``, because no caller needs them."""
         for pauses in self._by_node.values():
@@ -283,6 +288,8 @@ class NetworkClient:
         """Called when a connection has reached another cluster or broker than the one meant."""
         self.outages: Outages | None = None
         """Logs which brokers are away; None logs none."""
+        self.logs_pauses = True
+        """Logs a long pause; False for a producer, which logs what its rows wait for."""
 
     # --- state of the nodes --------------------------------------------------------------------
 
@@ -332,12 +339,18 @@ class NetworkClient:
         return connection.last_failure
 
     def unanswered_since_ms(self, node: Node) -> int | None:
-        """Return since when ``node`` owes an answer to a request or connection; None if not."""
+        """Return since when ``node`` owes the next answer; None if it owes none.
+
+        A broker answers one request after the other, and none in a pause that it has asked for.
+        """
         connection = self._connection(node)
         if connection.is_connecting:
             return connection.connect_started_ms
         oldest = next(iter(connection.in_flight), None)
-        return None if oldest is None else oldest.sent_at_ms
+        if oldest is None:
+            return None
+        paused_until_ms = self.pauses.end_ms(node.node_id)
+        return max(oldest.sent_at_ms, connection.answered_at_ms, paused_until_ms)
 
     def in_flight_count(self, node: Node | None = None) -> int:
         """Return the number of requests without a response, to one node or to all."""
@@ -654,7 +667,8 @@ class NetworkClient:
 
     def _throttle(self, connection: NodeConnection, throttle_time_ms: int, now_ms: int) -> None:
         until_ms = now_ms + min(throttle_time_ms, _LONGEST_PAUSE_MS)
-        if throttle_time_ms >= _LONG_PAUSE_MS and until_ms > connection.resume_at_ms:
+        is_longer = until_ms > connection.resume_at_ms
+        if self.logs_pauses and is_longer and throttle_time_ms >= _LONG_PAUSE_MS:
             warn(
                 logger,
                 "DELIVERY-010",

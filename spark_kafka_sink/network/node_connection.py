@@ -176,6 +176,7 @@ class NodeConnection:
     failed_set_ups: consecutive attempts whose setup failed or timed out. Only these attempts extend
         the next setup timeout; a connection that was lost later does not
     has_answered: True if a request other than the connection's own was answered
+    answered_at_ms: when such a request was answered last, on this connection or an earlier one
     resume_at_ms: when BACKING_OFF or a throttled state ends
     is_not_kafka: True if the last failure was a first response of another protocol, at the last
         address of the host name
@@ -192,6 +193,7 @@ class NodeConnection:
     failed_attempts: int = 0
     failed_set_ups: int = 0
     has_answered: bool = False
+    answered_at_ms: int = 0
     connect_started_ms: int = 0
     set_up_deadline_ms: int = 0
     last_used_ms: int = 0
@@ -254,7 +256,7 @@ class NodeConnection:
 
     def note_response(self, now_ms: int) -> None:
         """Record the response to a request other than the connection's own."""
-        self.last_used_ms = now_ms
+        self.last_used_ms = self.answered_at_ms = now_ms
         if not self.has_answered:
             self.has_answered = True
             self.last_failure = None

@@ -171,31 +171,24 @@ class ThrottleTracker:
                 if self._cluster.leader(batch.topic_partition) != node:
                     self._record_pauses(batch.topic_partition, node, batch.drained_at_ms, now_ms)
 
-    def paused_ms(self, batch: ProducerBatch, now_ms: int) -> int:
-        """Return how many ms ``batch`` has waited for a broker's pause or the limit.
+    def postponed_ms(self, batch: ProducerBatch, now_ms: int) -> int:
+        """Return the part of a batch's age that does not count for ``delivery.timeout.ms``.
 
-        Of the pauses, at most ``MOST_POSTPONED_MS`` count.
+        It has waited for a broker's pause or the limit. Of the pauses, at most
+        ``MOST_POSTPONED_MS`` count.
         """
-        topic_partition = batch.topic_partition
-        led_since_ms = self._led_since_ms.get(topic_partition, 0)
-        pauses = [
-            *self._past_pauses.get(topic_partition, ()),
-            *self._between(self._cluster.leader(topic_partition), led_since_ms, now_ms),
-        ]
-        queued_until_ms = now_ms
-        if not batch.is_queued:
-            queued_until_ms = batch.drained_at_ms
-            pauses += self._between(batch.sent_to, batch.drained_at_ms, now_ms)
+        pauses = self._pauses_of(batch, now_ms)
         excess_ms = max(_covered_ms(pauses, batch.created_at_ms) - MOST_POSTPONED_MS, 0)
-        pauses += [
-            (from_ms, min(until_ms, queued_until_ms))
-            for from_ms, until_ms in self._limited.get(topic_partition, ())
-        ]
-        return _covered_ms(pauses, batch.created_at_ms) - excess_ms
+        intervals = pauses + self._limits_of(batch, now_ms)
+        return _covered_ms(intervals, batch.created_at_ms) - excess_ms
 
-    def is_limited(self, topic_partition: TopicPartition) -> bool:
-        """Return True if the limit has held queued batches of the partition."""
-        return topic_partition in self._limited
+    def paused_ms(self, batch: ProducerBatch, now_ms: int) -> int:
+        """Return how many ms ``batch`` has waited for pauses of brokers."""
+        return _covered_ms(self._pauses_of(batch, now_ms), batch.created_at_ms)
+
+    def limited_ms(self, batch: ProducerBatch, now_ms: int) -> int:
+        """Return how many ms the limit has held ``batch``."""
+        return _covered_ms(self._limits_of(batch, now_ms), batch.created_at_ms)
 
     def forget_before(self, at_ms: int) -> None:
         """Drop waits that ended before ``at_ms``, because no batch is that old."""
@@ -204,6 +197,22 @@ class ThrottleTracker:
             self._led_since_ms = {p: ms for p, ms in self._led_since_ms.items() if ms > at_ms}
             self._past_pauses = _after(self._past_pauses, at_ms)
             self._limited = _after(self._limited, at_ms)
+
+    def _pauses_of(self, batch: ProducerBatch, now_ms: int) -> list[tuple[int, int]]:
+        topic_partition = batch.topic_partition
+        led_since_ms = self._led_since_ms.get(topic_partition, 0)
+        pauses = [
+            *self._past_pauses.get(topic_partition, ()),
+            *self._between(self._cluster.leader(topic_partition), led_since_ms, now_ms),
+        ]
+        if not batch.is_queued:
+            pauses += self._between(batch.sent_to, batch.drained_at_ms, now_ms)
+        return pauses
+
+    def _limits_of(self, batch: ProducerBatch, now_ms: int) -> list[tuple[int, int]]:
+        queued_until_ms = now_ms if batch.is_queued else batch.drained_at_ms
+        intervals = self._limited.get(batch.topic_partition, ())
+        return [(from_ms, min(until_ms, queued_until_ms)) for from_ms, until_ms in intervals]
 
     def _record_pauses(
         self, topic_partition: TopicPartition, node: Node | None, since_ms: int, now_ms: int

@@ -116,11 +116,12 @@ class Sender:
         # Without idempotence, order survives a retry only if nothing else is in flight.
         self._mutes_partitions = config.max_in_flight_requests_per_connection == 1
         self._quota_waits = ThrottleTracker(self._client.pauses, self._metadata.snapshot)
-        self._causes = WaitCauses(config, cluster, self._quota_waits, lambda: self._identity)
+        self._causes = WaitCauses(cluster, self._quota_waits, lambda: self._identity)
         self.waits = WaitLog(accumulator, self._causes, config.delivery_timeout_ms)
         self._client.on_disconnect = lambda node: self._metadata.request_update()
         self._client.on_refused = self.fail
         self._client.on_misrouted = self._metadata.rebootstrap
+        self._client.logs_pauses = False  # self.waits does
 
     @property
     def _state(self) -> SequenceTracker:
@@ -450,7 +451,7 @@ class Sender:
                 left_ms = batch.created_at_ms + timeout_ms - now_ms
                 is_late = left_ms <= 0
                 if is_late:
-                    paused_ms = self._quota_waits.paused_ms(batch, now_ms)
+                    paused_ms = self._quota_waits.postponed_ms(batch, now_ms)
                     left_ms += paused_ms
                     # A batch also waits for earlier batches of its partition.
                     left_ms = max(left_ms, late.get(batch.topic_partition, left_ms))

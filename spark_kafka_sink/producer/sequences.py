@@ -70,6 +70,10 @@ class SequenceTracker(Protocol):
         """Return True if ``batch``, the head of its queue, may not be sent yet."""
         ...
 
+    def missing(self, topic_partition: TopicPartition) -> str | None:
+        """Return what a coordinator has not granted, and batches of this partition wait for."""
+        ...
+
     def assign_sequence(self, batch: ProducerBatch) -> None:
         """Set producer id, epoch and sequence of a batch at its first drain."""
         ...
@@ -115,6 +119,10 @@ class NoSequences:
     def must_wait(self, batch: ProducerBatch) -> bool:
         """Return False: the accumulator mutes partitions whose order must be kept."""
         return False
+
+    def missing(self, topic_partition: TopicPartition) -> str | None:
+        """Return None: no coordinator is asked for anything."""
+        return None
 
     def assign_sequence(self, batch: ProducerBatch) -> None:
         """Assign nothing: the batch's header names no sequence."""
@@ -241,6 +249,10 @@ class ProducerState:
             return bool(sequences.in_flight) and remembered >= _MAX_IN_FLIGHT_PER_PARTITION
         # A retry is sent only if no earlier batch is incomplete.
         return sequences.in_flight[0] is not batch
+
+    def missing(self, topic_partition: TopicPartition) -> str | None:
+        """Return that there is no producer id; None with one."""
+        return None if self.has_producer_id else "no producer id"
 
     def assign_sequence(self, batch: ProducerBatch) -> None:
         """Set producer id, epoch and sequence of a batch at its first drain."""
@@ -441,6 +453,12 @@ class TransactionState(ProducerState):
         if self.adds_partitions and batch.topic_partition not in self.partitions:
             return True
         return super().must_wait(batch)
+
+    def missing(self, topic_partition: TopicPartition) -> str | None:
+        """Return also that the coordinator has not added the partition."""
+        if self.adds_partitions and topic_partition not in self.partitions:
+            return "not in the transaction yet"
+        return super().missing(topic_partition)
 
     def _can_retry(
         self, batch: ProducerBatch, error: KafkaErrorCode, log_start_offset: int

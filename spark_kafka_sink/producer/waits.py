@@ -7,7 +7,8 @@ of expired batches use the same causes.
 :class:`WaitLog` looks at the oldest batch of each partition, at most once per second, and only if a
 batch is older than ``LOGGED_AFTER_MS``. Partitions with the same cause share one WARNING, which is
 repeated each minute, and one INFO at the end. A batch that waits only behind other batches, which a
-broker takes one after the other, has no cause: a slow but healthy broker is no outage.
+broker takes one after the other, has no cause: a slow but healthy broker is no outage. Nor is the
+limit ``max.bytes.per.second.per.task``, and the time for which it holds a batch does not count.
 
 The Java producer logs each retry, and is silent about leaders and answers that do not come.
 """
@@ -15,19 +16,19 @@ The Java producer logs each retry, and is silent about leaders and answers that 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import field
 from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import coded, sentence, warn
 from spark_kafka_sink.base.model import Node, TopicPartition, dataclass
 from spark_kafka_sink.base.text import printable
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.network.client import MOST_POSTPONED_MS
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import ClusterAccess
 from spark_kafka_sink.producer.metrics import LongestWait
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.quotas import MAX_BYTES, ThrottleTracker
+from spark_kafka_sink.producer.quotas import ThrottleTracker
 from spark_kafka_sink.producer.rejections import advice_about
 from spark_kafka_sink.producer.transaction_manager import ProducerIdentity
 
@@ -36,6 +37,8 @@ LOGGED_AFTER_MS = 5_000
 REPEATED_AFTER_MS = 60_000
 _LOOK_EVERY_MS = 1_000
 _MOST_NAMED = 3
+_POSTPONED_H = MOST_POSTPONED_MS // 3_600_000
+_TIMEOUT = "kafka.delivery.timeout.ms"
 _CODE = "DELIVERY-011"
 
 logger = logging.getLogger(__name__)
@@ -63,62 +66,78 @@ class WaitCauses:
 
     def __init__(
         self,
-        config: ProducerConfig,
         cluster: ClusterAccess,
         quota_waits: ThrottleTracker,
         identity: Callable[[], ProducerIdentity],
     ) -> None:
         """``identity`` returns the current identity, which may change between two tasks."""
         self._client, self._metadata, self._updater = cluster
-        self._limit = config.max_bytes_per_second
         self._quota_waits = quota_waits
         self._identity = identity
 
     def cause_of(self, batch: ProducerBatch, now_ms: int) -> Cause | None:
-        """Return why ``batch``, the oldest of its partition, waits; None behind other batches."""
-        created_ms = batch.created_at_ms
-        leader = self._metadata.snapshot.leader(batch.topic_partition)
-        if 2 * self._quota_waits.paused_ms(batch, now_ms) >= now_ms - created_ms:
-            if self._quota_waits.is_limited(batch.topic_partition):
-                return Cause(f"{MAX_BYTES} = {self._limit}", created_ms, is_late=False)
-            node = leader if batch.is_queued else batch.sent_to
-            return Cause("a pause for a quota from", created_ms, node, is_late=False)
-        if not batch.is_queued:
-            if now_ms - batch.drained_at_ms >= LOGGED_AFTER_MS:
-                since_ms = created_ms if batch.attempts else batch.drained_at_ms
-                return Cause("no answer from", since_ms, batch.sent_to)
-            return _last_error(batch)
-        return self._obstacle(batch, leader) or _last_error(batch) or self._answer(batch, now_ms)
+        """Return why ``batch``, the oldest of its partition, waits.
 
-    def _obstacle(self, batch: ProducerBatch, leader: Node | None) -> Cause | None:
+        None behind other batches, and for what ``max.bytes.per.second.per.task`` holds: neither is
+        an outage, and the limit's time does not count.
+        """
+        since_ms = batch.created_at_ms + self._quota_waits.limited_ms(batch, now_ms)
+        if now_ms - since_ms < LOGGED_AFTER_MS:
+            return None
+        error = _last_error(batch, since_ms)
+        if not batch.is_queued:
+            pause = self._pause(batch, batch.sent_to, since_ms, now_ms)
+            return pause or self._silence(batch, batch.sent_to, since_ms, now_ms) or error
+        leader = self._metadata.snapshot.leader(batch.topic_partition)
+        obstacle = self._obstacle(batch, leader, since_ms)
+        cause = obstacle or self._pause(batch, leader, since_ms, now_ms) or error
+        return cause or self._silence(batch, leader, since_ms, now_ms)
+
+    def _obstacle(self, batch: ProducerBatch, leader: Node | None, since_ms: int) -> Cause | None:
         """Return why a queued batch cannot be sent now; None if nothing is known to prevent it."""
-        created_ms, identity = batch.created_at_ms, self._identity()
         problem = self._metadata.problems.get(batch.topic_partition.topic)
         if problem is not None:
-            return Cause("no metadata", created_ms, meaning=coded(problem.message, problem.code))
-        if identity.last_failure is not None:
-            return Cause("no producer id", created_ms, meaning=identity.last_failure)
+            return Cause("no metadata", since_ms, meaning=coded(problem.message, problem.code))
         if leader is None:
-            return Cause("no leader", created_ms, meaning=self._updater.last_failure or "")
+            return Cause("no leader", since_ms, meaning=self._updater.last_failure or "")
         failure = self._client.why_not_ready(leader)
-        if failure is not None:
-            return Cause("no connection to", created_ms, leader, failure)
+        if failure is not None and not self._client.is_any_connected([leader]):
+            return Cause("no connection to", since_ms, leader, failure)
+        identity = self._identity()
+        missing = identity.state.missing(batch.topic_partition)
+        if missing is not None:
+            return Cause(missing, since_ms, meaning=identity.last_failure or "no answer yet")
         return None
 
-    def _answer(self, batch: ProducerBatch, now_ms: int) -> Cause | None:
-        """Return the answer that a queued batch waits for; None if answers come."""
-        if self._identity().state.must_wait(batch):
-            return Cause("no producer id", batch.created_at_ms, meaning="no answer yet")
-        leader = self._metadata.snapshot.leader(batch.topic_partition)
-        asked_ms = None if leader is None else self._client.unanswered_since_ms(leader)
+    def _pause(
+        self, batch: ProducerBatch, node: Node | None, since_ms: int, now_ms: int
+    ) -> Cause | None:
+        """Return the pause of ``node``, if the batch has waited for pauses for half of its time."""
+        if node is None:
+            return None
+        left_ms = self._client.pauses.end_ms(node.node_id) - now_ms
+        paused_ms = self._quota_waits.paused_ms(batch, now_ms)
+        if left_ms <= -LOGGED_AFTER_MS or 2 * paused_ms < now_ms - since_ms:
+            return None
+        left = f"{_seconds(left_ms)} are left, and " if left_ms >= _LOOK_EVERY_MS else ""
+        meaning = f"{left}pykafka-sink quota shows what is granted"
+        return Cause("a pause for a quota from", since_ms, node, meaning, is_late=False)
+
+    def _silence(
+        self, batch: ProducerBatch, node: Node | None, since_ms: int, now_ms: int
+    ) -> Cause | None:
+        """Return that ``node`` owes an answer; None if its answers come."""
+        asked_ms = None if node is None else self._client.unanswered_since_ms(node)
         if asked_ms is None or now_ms - asked_ms < LOGGED_AFTER_MS:
             return None
-        return Cause("no answer from", max(asked_ms, batch.created_at_ms), leader)
+        return Cause(
+            "no answer from", since_ms if batch.attempts else max(asked_ms, since_ms), node
+        )
 
     def why_not_sent(self, batch: ProducerBatch) -> str:
         """Return why ``batch``, which has expired, cannot be sent now."""
         leader = self._metadata.snapshot.leader(batch.topic_partition)
-        found = self._obstacle(batch, leader)
+        found = self._obstacle(batch, leader, batch.created_at_ms)
         if found is None:
             return f"The leader is {leader}"
         if found.what == "no leader":
@@ -129,13 +148,13 @@ class WaitCauses:
         return found.meaning
 
 
-def _last_error(batch: ProducerBatch) -> Cause | None:
+def _last_error(batch: ProducerBatch, since_ms: int) -> Cause | None:
     error = batch.last_error
     if error is None:
         return None
     details = (batch.last_error_detail, advice_about(batch, error))
     meaning = "; ".join(detail.rstrip(".") for detail in details if detail)
-    return Cause(f"{error} from", batch.created_at_ms, batch.last_node, meaning)
+    return Cause(f"{error} from", since_ms, batch.last_node, meaning)
 
 
 @dataclass(slots=True)
@@ -163,14 +182,13 @@ class _Wait:
         word = "broker" if len(ids) == 1 else "brokers"
         return f"{self.cause.what} {word} {_some(map(str, ids))}"
 
-    @property
-    def where(self) -> str:
-        """Return the partitions and topics: ``12 partitions of topic events``."""
-        topics = {topic_partition.topic for topic_partition in self.partitions}
-        number = len(self.partitions)
-        partitions = "1 partition" if number == 1 else f"{number} partitions"
-        word = "topic" if len(topics) == 1 else "topics"
-        return f"{partitions} of {word} {_some(sorted(topics))}"
+
+def _where(partitions: Collection[TopicPartition]) -> str:
+    """Return the partitions and topics: ``12 partitions of topic events``."""
+    topics = {topic_partition.topic for topic_partition in partitions}
+    number = "1 partition" if len(partitions) == 1 else f"{len(partitions)} partitions"
+    word = "topic" if len(topics) == 1 else "topics"
+    return f"{number} of {word} {_some(sorted(topics))}"
 
 
 def _some(names: Iterable[str]) -> str:
@@ -236,22 +254,25 @@ class WaitLog:
         for wait in found.values():
             if self.longest is None or now_ms - wait.since_ms > self.longest.ms:
                 self.longest = LongestWait(now_ms - wait.since_ms, wait.name)
-        self._end_waits({*found}, old, now_ms)
+        self._end_waits(found, now_ms)
         self._waits.update(found)
 
-    def _end_waits(self, found: set[str], old: set[TopicPartition], now_ms: int) -> None:
-        """End the waits that are over, and log them unless their rows wait for something else.
+    def _end_waits(self, found: Mapping[str, _Wait], now_ms: int) -> None:
+        """End the waits that are over; log those partitions that wait for nothing else.
 
         A short time without a cause, as between two attempts, is no end.
         """
         is_idle = not self._accumulator.incomplete_count
+        waiting = {partition for wait in found.values() for partition in wait.partitions}
         for what, wait in list(self._waits.items()):
             if what in found or not (is_idle or now_ms - wait.seen_ms >= LOGGED_AFTER_MS):
                 continue
             del self._waits[what]
-            if old.isdisjoint(wait.partitions):
+            served = wait.partitions - waiting
+            if served:
+                self._logged_ms.pop(what, None)  # the next wait is another one
                 length_ms = (now_ms if is_idle else wait.seen_ms) - wait.since_ms
-                text = f"Rows for {wait.where} no longer wait, after {_seconds(length_ms)}"
+                text = f"Rows for {_where(served)} no longer wait, after {_seconds(length_ms)}"
                 logger.info("%s", coded(f"{text}: {wait.name}", _CODE))
         if not self._waits and not found:
             self._logged_ms.clear()
@@ -264,17 +285,18 @@ class WaitLog:
             if logged_ms is not None and now_ms - logged_ms < REPEATED_AFTER_MS:
                 continue
             self._logged_ms[what] = now_ms
-            limit = f"kafka.delivery.timeout.ms = {self._delivery_timeout_ms}"
+            limit = f"{_TIMEOUT} = {self._delivery_timeout_ms}"
+            waited = _seconds(now_ms - wait.since_ms)
             meaning = f": {printable(sentence(wait.cause.meaning))}" if wait.cause.meaning else ""
             until = (
                 f"They fail after {limit}"
                 if wait.cause.is_late
-                else "This time does not count for kafka.delivery.timeout.ms"
+                else f"Up to {_POSTPONED_H} h of pauses do not count for {_TIMEOUT}"
             )
             warn(
                 logger,
                 _CODE,
-                f"Rows for {wait.where} have waited for {_seconds(now_ms - wait.since_ms)}: "
+                f"Rows for {_where(wait.partitions)} have waited for {waited}: "
                 f"{wait.name}{meaning}. {until}",
             )
 

@@ -230,16 +230,6 @@ def test_a_topic_is_waited_for_no_longer_than_a_day_of_pauses(pause_ms):
         simulation.append_to(0, [b"never"], topic="unknown")
 
 
-@pytest.mark.parametrize(("pause_ms", "is_logged"), [(59_999, False), (60_000, True)])
-def test_a_pause_of_a_minute_is_logged_once(caplog, pause_ms, is_logged):
-    simulation = connected(b"first", linger_ms="0")
-    simulation.cluster.throttle_time_ms = pause_ms
-    simulation.write(0, b"throttled")
-    found = [r.getMessage() for r in caplog.records if "PKS-DELIVERY-010" in r.getMessage()]
-    assert len(found) == is_logged
-    assert all("asks for a pause of 60 s" in text for text in found)
-
-
 # --- max.bytes.per.second.per.task --------------------------------------------------------------
 
 SMALL = {"buffer_memory": "262144", "max_block_ms": "1000", "batch_size": "16384"}

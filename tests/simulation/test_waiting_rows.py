@@ -8,7 +8,18 @@ from functools import partial
 
 import pytest
 
-from spark_kafka_sink.base.errors import DeliveryError
+from spark_kafka_sink.base.errors import DeliveryError, error_named
+from spark_kafka_sink.base.model import ProducerIdAndEpoch, UnusedProducerIdentity
+from spark_kafka_sink.protocol.messages.topics import ProduceRequest
+from spark_kafka_sink.protocol.messages.transactions import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
 from tests.simulation.harness import Transactional, connected, simulate
 
 LOGGED_AFTER_MS = 5_000
@@ -16,6 +27,7 @@ LOGGED_AFTER_MS = 5_000
 AT_THE_LATEST_MS = 7_000
 LOGGER = "spark_kafka_sink.producer.waits"
 CODE = "[PKS-DELIVERY-011]"
+BUSY = error_named("CONCURRENT_TRANSACTIONS").code
 
 
 @pytest.fixture
@@ -223,6 +235,53 @@ def test_a_wait_that_goes_on_for_another_cause_has_not_ended(log):
     assert "KAFKA_STORAGE_ERROR" in line
 
 
+def slow_broker(simulation):
+    """The leaders answer one produce request every 2 s."""
+    free_at_ms = [0]
+
+    def answer_in_turn(broker, request, reply, go_on):
+        free_at_ms[0] = max(free_at_ms[0], simulation.clock.ms) + 2_000
+        simulation.scheduler.after(free_at_ms[0] - simulation.clock.ms, go_on)
+
+    simulation.cluster.intercept(ProduceRequest, answer_in_turn)
+
+
+def test_an_end_is_told_while_rows_of_the_same_partition_are_sent_one_after_the_other(log):
+    """When the leader answers again, it is slow: the other rows are old, but wait for nothing."""
+    simulation = connected(b"before", batch_size="200", linger_ms="0", **PATIENT)
+    slow_broker(simulation)
+    end = silence(simulation)
+    simulation.hand_over(0, *[b"%04d" % number * 30 for number in range(20)])
+    simulation.run_for(10_000)
+    assert len(warnings(log)) == 1
+    end()
+    simulation.run_for(12_000)
+    assert 1 < len(simulation.values()[0]) < 15
+    (line,) = ends(log)
+    assert re.search(r"1 partition of topic t no longer wait, after 1[0-3] s: no answer", line)
+    simulation.flush()
+    assert len(log.messages) == 2
+
+
+def test_partitions_that_are_served_again_are_told_while_others_wait_for_something_else(log):
+    simulation = simulate(partitions=6, **PATIENT)
+    simulation.write_everywhere(b"x")
+    end = refuse("NOT_ENOUGH_REPLICAS")(simulation)
+    simulation.append_everywhere(b"y")
+    simulation.producer._appender.finish_open()
+    simulation.run_for(10_000)
+    end()
+    simulation.cluster.crash(1, 0, 3)
+    simulation.run_for(15_000)
+    (line,) = ends(log)
+    assert "Rows for 4 partitions of topic t no longer wait, after 1" in line
+    assert ": no leader" in warnings(log)[-1]
+    simulation.cluster.restart(1)
+    simulation.flush()
+    simulation.step()
+    assert "Rows for 2 partitions of topic t no longer wait, after 2" in ends(log)[-1]
+
+
 # --- limits ----------------------------------------------------------------------------------------
 
 
@@ -233,17 +292,75 @@ def test_a_quota_of_the_brokers(log):
     simulation.cluster.throttle_time_ms = 0
     simulation.write(0, b"after")
     (line,) = warnings(log)
-    assert re.search(r"for [5-9] s: a pause for a quota from broker 1\. This time does not", line)
+    assert re.search(r"for [5-9] s: a pause for a quota from broker 1: 1\d s are left", line)
     simulation.step()
     (line,) = ends(log)
     assert re.search(r"no longer wait, after (19|20) s: a pause for a quota from broker 1", line)
 
 
-def test_the_limit_of_the_task(log):
-    simulation = connected(b"before", bytes_per_second=100, batch_size="100", **PATIENT)
-    simulation.write(0, *[b"%04d" % number * 20 for number in range(30)])
+def test_a_long_pause_is_one_cause_with_one_line(log):
+    """Of a pause that goes on for longer than a minute, the line says how long it still lasts."""
+    simulation = connected(b"before", **PATIENT)
+    simulation.cluster.throttle_time_ms = 100_000
+    simulation.write(0, b"throttled")
+    simulation.cluster.throttle_time_ms = 0
+    simulation.write(0, b"after")
+    first, second = [r.getMessage() for r in log.records if r.levelno == logging.WARNING]
+    assert re.search(
+        r"for [5-9] s: a pause for a quota from broker 1: 9\d s are left, and pykafka-sink quota "
+        r"shows what is granted\. Up to \d+ h of pauses do not count for "
+        r"kafka\.delivery\.timeout\.ms \[PKS-DELIVERY-011\]$",
+        first,
+    ), first
+    assert re.search(r"for 6[5-9] s: .*: 3\d s are left", second), second
+
+
+def limited(**options):
+    """3 KB at 100 bytes per second, in batches of one row."""
+    simulation = connected(b"", bytes_per_second=100, batch_size="100", linger_ms="0", **options)
+    simulation.append_to(0, [b"%04d" % number * 20 for number in range(20)])
+    simulation.producer._appender.finish_open()
+    return simulation
+
+
+def test_the_limit_of_the_task_is_no_outage(log):
+    simulation = limited(**PATIENT)
+    assert simulation.flush() > 20_000
+    assert log.messages == []
+    assert simulation.producer.longest_wait is None
+
+
+def test_a_leader_that_is_lost_while_the_limit_holds_rows_has_its_name(log):
+    simulation = limited(**PATIENT)
+    simulation.run_for(9_000)
+    end = refuse_connections(simulation)
+    simulation.run_for(8_000)
     (line,) = warnings(log)
-    assert "s: max.bytes.per.second.per.task = 100. This time does not" in line
+    assert re.search(r"have waited for [5-8] s: no connection to broker 1: ", line), line
+    end()
+    simulation.flush()
+
+
+def test_a_pause_beside_the_limit_is_the_brokers(log):
+    """The limit has held the rows for longer than the broker does now."""
+    simulation = limited(**PATIENT)
+    simulation.run_for(13_000)
+    simulation.cluster.throttle_time_ms = 9_000
+    simulation.run_for(10_000)
+    assert len(log.messages) > 0
+    assert all("a pause for a quota from broker 1" in message for message in log.messages)
+
+
+def test_a_broker_that_is_silent_after_its_pause_has_its_name(log):
+    simulation = connected(b"before", **PATIENT)
+    simulation.cluster.throttle_time_ms = 60_000
+    simulation.write(0, b"throttled")
+    simulation.hand_over(0, b"after")
+    simulation.run_for(58_000)
+    silence(simulation)
+    simulation.run_for(10_000)
+    assert "a pause for a quota from broker 1" in warnings(log)[0]
+    assert "no answer from broker 1. They fail" in warnings(log)[-1]
 
 
 # --- transactions ----------------------------------------------------------------------------------
@@ -258,6 +375,43 @@ def test_a_transaction_that_cannot_begin(log):
     (line,) = warnings(log)
     assert "no producer id: " in line
     assert "COORDINATOR_NOT_AVAILABLE" in line
+
+
+def test_a_leader_without_its_partition_in_the_transaction_is_not_named(log):
+    """A coordinator that adds no partition has given a producer id."""
+    simulation = Transactional(transaction_version=1, **PATIENT)
+
+    def refuse_to_add(broker, request, reply, go_on):
+        rest = [AddPartitionsToTxnTopicResult("t", [AddPartitionsToTxnPartitionResult(0, BUSY)])]
+        reply(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rest))
+
+    simulation.cluster.intercept(AddPartitionsToTxnRequest, refuse_to_add)
+    simulation.begin()
+    simulation.hand_over(0, b"during")
+    simulation.run_for(AT_THE_LATEST_MS)
+    (line,) = warnings(log)
+    assert re.search(r": not in the transaction yet: transaction .* did not add t-0: CONC", line)
+
+
+def test_a_lost_leader_has_its_name_also_while_the_token_is_checked(log):
+    simulation = Transactional(**PATIENT)
+    simulation.task("other", 0, b"before")
+    token = UnusedProducerIdentity("flights.driver", ProducerIdAndEpoch(1, 0))
+
+    def refuse_to_describe(broker, request, reply, go_on):
+        state = TransactionState(BUSY, token.transactional_id, "", 0, 0, -1, -1, [])
+        reply(DescribeTransactionsResponse(transaction_states=[state]))
+
+    simulation.cluster.intercept(DescribeTransactionsRequest, refuse_to_describe)
+    simulation.producer.begin_task(["t"])
+    simulation.producer.begin_transaction("flights.0", 60_000, token)
+    simulation.hand_over(1, b"before")
+    simulation.run_for(1_000)
+    elect_no_one(simulation)
+    simulation.hand_over(0, b"during")
+    simulation.run_for(AT_THE_LATEST_MS)
+    (line,) = warnings(log)
+    assert ": no leader" in line
 
 
 def test_a_coordinator_that_does_not_answer(log):
@@ -281,6 +435,16 @@ def test_a_slow_broker_that_takes_batch_after_batch_is_no_outage(log):
     simulation.network.faults.latency_ms = (400, 500)
     simulation.write(0, *[b"%04d" % number * 30 for number in range(40)])
     assert simulation.clock.ms > 1_000_000 + 30_000
+    assert log.messages == []
+
+
+def test_a_slow_broker_with_several_requests_in_flight_is_no_outage(log):
+    """It answers each within 2 s of the one before, and so none within 5 s of its sending."""
+    simulation = connected(b"first", batch_size="200", linger_ms="0", **PATIENT)
+    slow_broker(simulation)
+    assert simulation.write(0, *[b"%04d" % number * 30 for number in range(20)]) > 30_000
+    metrics = simulation.producer.metrics
+    assert (metrics.requests_in_flight_max, metrics.request_latency_max_ms > 9_000) == (5, True)
     assert log.messages == []
 
 

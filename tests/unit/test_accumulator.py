@@ -426,7 +426,7 @@ class Pauses:
         self.batch.sent_to = NODES[node_id]
 
     def until(self, now_ms):
-        return self.waits.paused_ms(self.batch, now_ms)
+        return self.waits.postponed_ms(self.batch, now_ms)
 
 
 def test_a_pause_that_was_over_before_its_broker_led_does_not_count():

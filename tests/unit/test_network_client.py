@@ -326,6 +326,23 @@ class TestConnections:
         assert world.client.last_failure(NODE) is not None
         assert world.client.in_flight_count() == 0
 
+    @pytest.mark.parametrize(
+        ("pause_ms", "logs_pauses", "lines"),
+        [(59_999, True, 0), (60_000, True, 1), (60_000, False, 0)],
+    )
+    def test_a_pause_of_a_minute_is_logged_at_once_but_by_a_producer(
+        self, world, caplog, pause_ms, logs_pauses, lines
+    ):
+        world.become_ready()
+        world.client.logs_pauses = logs_pauses
+        world.network._script = lambda asked: topic_api.MetadataResponse(throttle_time_ms=pause_ms)
+        world.send(topic_api.MetadataRequest([]))
+        world.client.poll(0, world.clock.ms)
+        assert [r.getMessage() for r in caplog.records] == lines * [
+            f"{NODE} asks for a pause of 60 s, because a quota is used up: pykafka-sink quota shows "
+            "what is granted [PKS-DELIVERY-010]"
+        ]
+
     @pytest.mark.parametrize("throttle_time_ms", [0, 5000])
     def test_an_answer_before_the_request_is_sent_loses_the_connection(
         self, world, throttle_time_ms
