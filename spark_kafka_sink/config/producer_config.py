@@ -252,8 +252,8 @@ PRODUCER_CONFIG = ConfigDef(
         brokers before Kafka 4.4, or with kafka.metadata.recovery.strategy=none.
         > Leave it."""),
     ConfigKey("client.dns.lookup", "string", _DNS_LOOKUPS[0], one_of(*_DNS_LOOKUPS)).about("""
-        use_all_dns_ips tries all addresses of a name. The other value replaces bootstrap addresses
-        by their canonical names.
+        use_all_dns_ips tries all addresses of a name, each 250 ms after the one before. The other
+        value replaces bootstrap addresses by their canonical names.
         > Set resolve_canonical_bootstrap_servers_only for Kerberos."""),
     ConfigKey("transaction.timeout.ms", "int", 60000, at_least(1)).about("""
         Time after which brokers abort an open transaction. It must exceed any batch, and the

@@ -36,6 +36,12 @@ class Resolved(NamedTuple):
     addresses: list[Address]
 
 
+class Reached(NamedTuple):
+    """The address accepts the connection, and a TLS handshake follows."""
+
+    channel_id: int
+
+
 class Connected(NamedTuple):
     """The channel can be written to; with TLS, after its handshake.
 
@@ -72,7 +78,7 @@ class SendCompleted(NamedTuple):
     channel_id: int
 
 
-NetworkEvent = Union[Resolved, Connected, Disconnected, Received, SendCompleted]
+NetworkEvent = Union[Resolved, Reached, Connected, Disconnected, Received, SendCompleted]
 
 
 class Network(Protocol):
@@ -87,6 +93,8 @@ class Network(Protocol):
 
     def connect(self, channel_id: int, address: Address, host: str) -> None:
         """Begin to connect. Ends as Connected or Disconnected in a later ``poll``.
+
+        With TLS, Reached precedes Connected.
 
         host: the name of ``address``, which TLS expects in the broker's certificate
         """
@@ -131,6 +139,7 @@ class Channel(Protocol):
 
     All methods raise OSError if the connection is broken, RefusedError if TLS rejects it.
 
+    is_reached: the address accepts the connection
     is_connected: the channel can be written to and read from
     has_unsent: queued bytes wait until the socket accepts more
     failure: error that has ended the connection after the bytes that were read last
@@ -139,6 +148,7 @@ class Channel(Protocol):
 
     channel_id: int
     socket: socket.socket
+    is_reached: bool
     is_connected: bool
     failure: OSError | RefusedError | None
     expires_at_ms: int | None
@@ -211,7 +221,7 @@ class PlaintextChannel:
     def __init__(self, channel_id: int, sock: socket.socket, host: str = "") -> None:
         self.channel_id = channel_id
         self.socket = sock
-        self.is_connected = False
+        self.is_reached = self.is_connected = False
         self.failure: OSError | RefusedError | None = None
         self.expires_at_ms: int | None = None
         self._unsent: deque[memoryview] = deque()
@@ -225,7 +235,7 @@ class PlaintextChannel:
 
     def finish_connect(self) -> bytes:
         check_connected(self.socket)
-        self.is_connected = True
+        self.is_reached = self.is_connected = True
         return b""
 
     def queue(self, buffers: Sequence[Buffer]) -> None:

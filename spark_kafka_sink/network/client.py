@@ -28,10 +28,12 @@ from spark_kafka_sink.base.kafka_metrics import NodeMetrics, NodesMetrics
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.base.text import redacted
 from spark_kafka_sink.network.channels import (
+    Address,
     Connected,
     Disconnected,
     Network,
     NetworkEvent,
+    Reached,
     Received,
     Resolved,
     SendCompleted,
@@ -46,6 +48,7 @@ from spark_kafka_sink.network.node_connection import (
 )
 from spark_kafka_sink.protocol.api import BrokerApiVersions
 from spark_kafka_sink.protocol.connection import (
+    NEVER_MS,
     Authentication,
     Connection,
     ExpectedBroker,
@@ -201,18 +204,20 @@ class Connector:
         connection.last_used_ms = connection.connect_started_ms = now_ms
         connection.channel_id = channel_id
         if connection.addresses:
-            self.to_next_address(connection, now_ms)
+            self.to_next_address(connection, channel_id, now_ms)
         else:
             connection.change(ConnectionEvent.RESOLVE)
             self._network.resolve(channel_id, node.host, node.port)
 
-    def to_next_address(self, connection: NodeConnection, now_ms: int) -> None:
-        """Connect to the next address. When all were tried, the host name is resolved again."""
-        connection.change(ConnectionEvent.CONNECT)
+    def to_next_address(self, connection: NodeConnection, channel_id: int, now_ms: int) -> None:
+        """Connect to the next address. When all were tried, the host name is resolved again.
+
+        The addresses of a name are tried side by side, each with a head start, as in RFC 8305. The
+        Java client waits for the end of each attempt.
+        """
         timeout_ms = self._setup_timeout.backoff_ms(connection.failed_set_ups)
-        connection.set_up_deadline_ms = now_ms + timeout_ms
-        address = connection.addresses.pop(0)
-        self._network.connect(connection.channel_id, address, connection.node.host)
+        address = connection.begin_attempt(channel_id, now_ms, timeout_ms)
+        self._network.connect(channel_id, address, connection.node.host)
 
     def open(self, connection: NodeConnection, now_ms: int) -> list[Buffer]:
         """Begin the protocol on a channel that has just been connected; return its first request.
@@ -221,7 +226,6 @@ class Connector:
         request. A shorter limit would make a broker with thousands of new connections do their
         handshakes again and again.
         """
-        connection.change(ConnectionEvent.CONNECTED)
         authentication = None
         if self._create_sasl_client is not None:
             create_sasl_client, host = self._create_sasl_client, connection.node.host
@@ -240,6 +244,19 @@ class Connector:
         if self.cluster_id is None or node.node_id < 0:
             return None
         return ExpectedBroker(self.cluster_id, node.node_id)
+
+
+def alternating(addresses: list[Address]) -> list[Address]:
+    """Return the addresses with alternating families, because one family may not be routed.
+
+    Source: RFC 8305, section 4.
+    """
+    families = {address.family: 0 for address in addresses}
+    ranks = []
+    for address in addresses:
+        ranks.append(families[address.family])
+        families[address.family] += 1
+    return [addresses[i] for i in sorted(range(len(addresses)), key=ranks.__getitem__)]
 
 
 def sasl_hint(connection: NodeConnection) -> str:
@@ -332,8 +349,13 @@ class NetworkClient:
         return self._connection(node).is_not_kafka
 
     def why_not_ready(self, node: Node) -> str | None:
-        """Return the last failure; before the first one, that the host name is being resolved."""
+        """Return the last failure, or what each of several addresses has done so far.
+
+        Before the first failure, it may be that the host name is being resolved.
+        """
         connection = self._connection(node)
+        if connection.attempts:
+            return connection.describe_attempts() or connection.last_failure
         if connection.last_failure is None and connection.state is ConnectionState.RESOLVING:
             return "its host name is still being looked up"
         return connection.last_failure
@@ -495,10 +517,18 @@ class NetworkClient:
         return connection
 
     def _connect(self, connection: NodeConnection, node: Node, now_ms: int) -> None:
+        self._connector.begin(connection, node, self._new_channel(connection), now_ms)
+
+    def _new_channel(self, connection: NodeConnection) -> int:
         channel_id = self._next_channel_id
         self._next_channel_id += 1
         self._by_channel[channel_id] = connection
-        self._connector.begin(connection, node, channel_id, now_ms)
+        return channel_id
+
+    def _close_channels(self, channel_ids: Iterable[int]) -> None:
+        for channel_id in channel_ids:
+            self._network.disconnect(channel_id)
+            self._by_channel.pop(channel_id, None)
 
     def _renew(self, connection: NodeConnection, now_ms: int) -> None:
         """Reauthenticate. If the session is over, close the connection, which is no failure."""
@@ -532,8 +562,7 @@ class NetworkClient:
     def _lose(
         self, connection: NodeConnection, reason: str, now_ms: int, is_timeout: bool = False
     ) -> None:
-        self._network.disconnect(connection.channel_id)
-        self._by_channel.pop(connection.channel_id, None)
+        self._close_channels(connection.channel_ids)
         lost = [request for request in connection.in_flight if not request.is_own]
         if connection.is_connected:
             connection.addresses = []  # may have changed: resolve the host name again (KAFKA-12193)
@@ -567,20 +596,36 @@ class NetworkClient:
         if connection is None:
             return  # this side has closed the channel before
         if isinstance(event, Resolved):
-            connection.addresses = event.addresses
-            self._connector.to_next_address(connection, now_ms)
+            connection.addresses, connection.failures = alternating(event.addresses), {}
+            self._connector.to_next_address(connection, event.channel_id, now_ms)
+        elif isinstance(event, Reached):
+            connection.next_address_ms = NEVER_MS  # one handshake is enough for a busy broker
         elif isinstance(event, Connected):
+            self._close_channels(connection.win(event.channel_id))
             self._send_own(connection, self._connector.open(connection, now_ms), now_ms)
             self._note_expiry(connection, event.expires_at_ms, now_ms)
         elif isinstance(event, Disconnected):
             if event.is_refused:
+                self._close_channels(connection.leave_others(event.channel_id))
                 self._refuse(connection, event.reason, now_ms)
+            elif connection.has_other_addresses(event.channel_id):
+                self._fail_address(connection, event, now_ms)
             else:
                 self._lose(connection, event.reason + sasl_hint(connection), now_ms)
         elif isinstance(event, SendCompleted):
             self._handle_send_completed(connection, now_ms)
         elif isinstance(event, Received):
             self._handle_received(connection, event.data, now_ms)
+
+    def _fail_address(self, connection: NodeConnection, event: Disconnected, now_ms: int) -> None:
+        """Leave an address of several, and try the next one at once."""
+        self._by_channel.pop(event.channel_id)
+        connection.failures[connection.attempts.pop(event.channel_id)] = event.reason
+        if connection.addresses:
+            self._to_next_address(connection, now_ms)
+
+    def _to_next_address(self, connection: NodeConnection, now_ms: int) -> None:
+        self._connector.to_next_address(connection, self._new_channel(connection), now_ms)
 
     def _note_expiry(
         self, connection: NodeConnection, expires_at_ms: int | None, now_ms: int
@@ -702,10 +747,12 @@ class NetworkClient:
 
     def _check_deadlines(self, connection: NodeConnection, now_ms: int) -> None:
         settings = self._settings
-        if connection.state is ConnectionState.RESOLVING:
+        if connection.state is ConnectionState.RESOLVING or not connection.has_channel:
             return  # the operating system limits the duration of a look-up
         if connection.state is ConnectionState.CONNECTING:
-            if now_ms >= connection.set_up_deadline_ms:
+            if connection.addresses and now_ms >= connection.next_address_ms:
+                self._to_next_address(connection, now_ms)
+            elif now_ms >= connection.set_up_deadline_ms:
                 self._lose(connection, "no connection in time", now_ms, is_timeout=True)
         elif any(now_ms >= request.deadline_ms for request in connection.in_flight):
             reason = f"{connection.awaited} within kafka.request.timeout.ms"
@@ -719,6 +766,5 @@ class NetworkClient:
 
     def _close(self, connection: NodeConnection) -> None:
         """Close a connection without a backoff, because nothing has failed."""
-        self._network.disconnect(connection.channel_id)
-        self._by_channel.pop(connection.channel_id, None)
+        self._close_channels(connection.channel_ids)
         connection.close()

@@ -24,7 +24,7 @@ from functools import cache
 from typing import NamedTuple
 from zlib import crc32
 
-from spark_kafka_sink.base.errors import LocalProtocolError, code_of, warn
+from spark_kafka_sink.base.errors import LocalProtocolError, code_of, joined, warn
 from spark_kafka_sink.base.kafka_metrics import NodeMetrics
 from spark_kafka_sink.base.machine import EXHAUSTED, PrivateFolderError, private_folder
 from spark_kafka_sink.base.model import Node, dataclass
@@ -35,7 +35,11 @@ from spark_kafka_sink.protocol.schema import Message, Request
 from spark_kafka_sink.protocol.types import Buffer
 
 NO_CHANNEL = -1
-_SLOW_CONNECT_MS = 1_000
+HEAD_START_MS = 250
+"""Head start of a connection attempt before the next address, or the next node, is tried as well.
+
+Source: RFC 8305, "Connection Attempt Delay".
+"""
 
 
 class ConnectionState(Enum):
@@ -88,6 +92,7 @@ TRANSITIONS = (
     ),
     Transition(_S.RESOLVING, _E.CONNECT, _S.CONNECTING, "the first address of the name"),
     Transition(_S.RESOLVING, _E.FAIL, _S.BACKING_OFF, "the host name has no address"),
+    Transition(_S.CONNECTING, _E.CONNECT, _S.CONNECTING, "another address, beside the silent ones"),
     Transition(_S.CONNECTING, _E.CONNECTED, _S.NEGOTIATING, "versions first, then authentication"),
     Transition(_S.CONNECTING, _E.FAIL, _S.BACKING_OFF, "refused, unreachable or too slow"),
     Transition(_S.NEGOTIATING, _E.SENT, _S.NEGOTIATING, "the connection's own request"),
@@ -172,6 +177,12 @@ OnComplete = Callable[[ClientResponse, int], None]
 class NodeConnection:
     """State of the connection to ``node``; a node that was never tried is DISCONNECTED.
 
+    channel_id: the channel of the look-up, then of the connected address
+    addresses: addresses of the host name that are still to be tried
+    attempts: addresses by channel, while connections to them are being set up side by side
+    address: the address that is connected; None before that
+    failures: address -> why it did not serve, since the host name was resolved
+    next_address_ms: when the next address is tried as well, if none has been reached
     failed_attempts: consecutive attempts without becoming ready
     failed_set_ups: consecutive attempts whose setup failed or timed out. Only these attempts extend
         the next setup timeout; a connection that was lost later does not
@@ -190,6 +201,10 @@ class NodeConnection:
     channel_id: int = NO_CHANNEL
     protocol: Connection | None = None
     addresses: list[Address] = field(default_factory=list)
+    attempts: dict[int, Address] = field(default_factory=dict)
+    address: Address | None = None
+    failures: dict[Address, str] = field(default_factory=dict)
+    next_address_ms: int = 0
     failed_attempts: int = 0
     failed_set_ups: int = 0
     has_answered: bool = False
@@ -249,6 +264,45 @@ class NodeConnection:
             raise LocalProtocolError(f"{self.node}: {event.name} while {self.state.name}")
         self.state = next_state
 
+    @property
+    def channel_ids(self) -> list[int]:
+        """Return the ids of all channels that are open or being opened."""
+        return [*self.attempts] or [self.channel_id]
+
+    def begin_attempt(self, channel_id: int, now_ms: int, timeout_ms: int) -> Address:
+        """Take the next address, which has ``timeout_ms``; return it."""
+        self.change(ConnectionEvent.CONNECT)
+        self.set_up_deadline_ms = now_ms + timeout_ms
+        self.next_address_ms = now_ms + HEAD_START_MS
+        address = self.attempts[channel_id] = self.addresses.pop(0)
+        return address
+
+    def has_other_addresses(self, channel_id: int) -> bool:
+        """Return True if an attempt at ``channel_id`` may fail without failing the connection."""
+        return channel_id in self.attempts and len(self.attempts) + len(self.addresses) > 1
+
+    def win(self, channel_id: int) -> list[int]:
+        """Record that an address is connected. Return the other channels, which must be closed."""
+        self.change(ConnectionEvent.CONNECTED)
+        others = self.leave_others(channel_id)
+        self.channel_id, self.address = channel_id, self.attempts.pop(channel_id)
+        return others
+
+    def leave_others(self, channel_id: int) -> list[int]:
+        """End all attempts but one; return their channels.
+
+        Their addresses are tried again, last, if the other one does not have Kafka's protocol.
+        """
+        others = [other for other in self.attempts if other != channel_id]
+        self.addresses += [self.attempts.pop(other) for other in others]
+        return others
+
+    def describe_attempts(self) -> str | None:
+        """Return what each address did, while several are tried; None with a single one."""
+        open_ones = dict.fromkeys(self.attempts.values(), "no answer yet")
+        texts = [f"{address}: {why}" for address, why in {**self.failures, **open_ones}.items()]
+        return joined(texts) if len(texts) > 1 else None
+
     def note_sent(self, buffers: Sequence[Buffer], now_ms: int) -> None:
         """Record that a request is being sent."""
         self.last_used_ms = now_ms
@@ -273,8 +327,17 @@ class NodeConnection:
             self.protocol.postpone_deadlines(self.resume_at_ms - resumed_at_ms)
 
     def fail(self, reason: str, retry_at_ms: int) -> None:
-        """Record that the connection was lost or not set up. No retry before ``retry_at_ms``."""
+        """Record that the connection was lost or not set up. No retry before ``retry_at_ms``.
+
+        If several addresses failed, the last failure says why each did.
+        """
         is_connecting = self.state is ConnectionState.CONNECTING
+        if self.address is not None and self.is_connecting:
+            self.failures[self.address] = reason
+        self.failures.update(dict.fromkeys(self.attempts.values(), reason))
+        self.attempts.clear()
+        if self.is_connecting:
+            reason = self.describe_attempts() or reason
         self.failed_set_ups = self.failed_set_ups + 1 if is_connecting else 0
         self.failed_attempts += 1
         self._forget_channel(ConnectionEvent.FAIL)
@@ -329,7 +392,7 @@ class NodeConnection:
             return len(self.in_flight)
         if self.is_connecting:
             # A slow connection attempt ranks after nodes that were not tried yet.
-            is_slow = now_ms - self.connect_started_ms >= _SLOW_CONNECT_MS
+            is_slow = now_ms - self.connect_started_ms >= HEAD_START_MS
             return max_in_flight + (3 if is_slow else 1)
         if self.can_connect(now_ms) or self.can_reauthenticate(now_ms):
             return max_in_flight + 2
@@ -346,7 +409,8 @@ class NodeConnection:
         if self.state is ConnectionState.RESOLVING:
             return None
         if self.state is ConnectionState.CONNECTING:
-            return self.set_up_deadline_ms
+            next_ms = self.next_address_ms if self.addresses else NEVER_MS
+            return min(next_ms, self.set_up_deadline_ms)
         in_flight = self.in_flight
         if not in_flight:
             idle_at_ms = self.last_used_ms + max_idle_ms if max_idle_ms >= 0 else NEVER_MS
@@ -362,7 +426,7 @@ class NodeConnection:
     def _forget_channel(self, event: ConnectionEvent) -> None:
         """Forget the channel and everything that was learned through it."""
         self.change(event)
-        self.channel_id = NO_CHANNEL
+        self.channel_id, self.address = NO_CHANNEL, None
         if self.protocol is not None:
             self.metrics.disconnected()
         self.protocol = None

@@ -58,11 +58,10 @@ class TlsChannel:
         """``host``: the name in the broker's certificate. Raises RefusedError if it is invalid."""
         self.channel_id = channel_id
         self.socket = sock
-        self.is_connected = False
+        self.is_reached = self.is_connected = False
         self._host = host
         self._port = 0
         self._explain = explain
-        self._is_reached = False
         self._has_received = False
         self.failure: OSError | RefusedError | None = None
         self.expires_at_ms: int | None = getattr(context, "expires_at_ms", None)
@@ -86,9 +85,9 @@ class TlsChannel:
 
     def finish_connect(self) -> bytes:
         """Connect with TCP first, then exchange the messages of the handshake."""
-        if not self._is_reached:
+        if not self.is_reached:
             check_connected(self.socket)
-            self._is_reached = True
+            self.is_reached = True
         elif self._receive_of_handshake() == 0:
             # A broker that closes in the middle may be restarting, or may not speak TLS at all.
             raise OSError(errno.ECONNRESET, self._why(closed()))

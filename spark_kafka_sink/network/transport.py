@@ -32,6 +32,7 @@ from spark_kafka_sink.network.channels import (
     NetworkEvent,
     OpenChannel,
     PlaintextChannel,
+    Reached,
     Received,
     RefusedError,
     Resolved,
@@ -313,9 +314,12 @@ class SelectorNetwork:
         events.append(_disconnected(channel.channel_id, error))
 
     def _continue_connecting(self, channel: Channel, events: list[NetworkEvent]) -> None:
+        was_reached = channel.is_reached
         data = channel.finish_connect()
         if channel.is_connected:
             events.append(Connected(channel.channel_id, channel.expires_at_ms))
+        elif not was_reached:
+            events.append(Reached(channel.channel_id))
         if data:
             events.append(Received(channel.channel_id, data))
             if channel.failure is not None:

@@ -35,7 +35,7 @@ from spark_kafka_sink.base.model import (
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.node_connection import ClientResponse
+from spark_kafka_sink.network.node_connection import HEAD_START_MS, ClientResponse
 from spark_kafka_sink.producer.monitor import Monitor
 from spark_kafka_sink.protocol.messages.topics import (
     MetadataRequest,
@@ -463,7 +463,7 @@ def _merge(
     return TopicMetadata(topic.topic_id, partitions)
 
 
-_CONNECTING_RECHECK_MS = 1000
+_RECHECK_MS = 1000
 _RELIABLE_EPOCHS_VERSION = 9
 
 
@@ -483,12 +483,18 @@ class MetadataUpdater:
         self._monitor = monitor
         self._is_in_progress = False
         self._has_epochs = True
-        self.last_failure: str | None = None
+        self._failure: str | None = None
+        self._not_ready: str | None = None
+
+    @property
+    def last_failure(self) -> str | None:
+        """Return why the last attempt failed, or before that why the broker is not asked yet."""
+        return self._failure or self._not_ready
 
     def maybe_update(self, now_ms: int) -> int:
         """Send a request if one is due and possible; return after how many ms to call again."""
         if self._is_in_progress:
-            return _CONNECTING_RECHECK_MS
+            return _RECHECK_MS
         wait_ms = self._metadata.time_to_next_update_ms(now_ms)
         if wait_ms > 0:
             return wait_ms
@@ -501,23 +507,22 @@ class MetadataUpdater:
             return max(self._until_usable_ms(nodes, now_ms), 1)
         if not self._client.ready(node, now_ms):
             reason = self._client.why_not_ready(node)
-            if reason is not None and self.last_failure is None:
-                self.last_failure = f"{node}: {reason}"
-            return _CONNECTING_RECHECK_MS
+            self._not_ready = f"{node}: {reason}" if reason is not None else None
+            return HEAD_START_MS  # then another node is asked as well
         self._send(node, now_ms)
-        return _CONNECTING_RECHECK_MS
+        return _RECHECK_MS
 
     def _note_unreachable(self, nodes: list[Node], now_ms: int) -> None:
         """Back off, because all candidates do; record why, and ask bootstrap addresses next."""
         self._metadata.rebootstrap()
         reasons = [f"{node.address} ({self._client.last_failure(node)})" for node in nodes]
-        self.last_failure = f"no broker reachable: {joined(reasons)}"
+        self._failure = f"no broker reachable: {joined(reasons)}"
         self._metadata.failed_update(now_ms)
 
     def _until_usable_ms(self, nodes: list[Node], now_ms: int) -> int:
         """Return the ms until the first of ``nodes`` is usable after its backoff or throttling."""
         delays = (self._client.poll_delay_ms(node, now_ms) for node in nodes)
-        return min((d for d in delays if d is not None), default=_CONNECTING_RECHECK_MS)
+        return min((d for d in delays if d is not None), default=_RECHECK_MS)
 
     def _send(self, node: Node, now_ms: int) -> None:
         with self._monitor:
@@ -526,7 +531,7 @@ class MetadataUpdater:
         try:
             self._client.send(node, request, now_ms, self._complete)
         except UnsupportedVersionError as error:
-            self.last_failure = str(error)
+            self._failure = str(error)
             self._metadata.failed_update(now_ms)
         else:
             self._is_in_progress = True
@@ -541,19 +546,19 @@ class MetadataUpdater:
         self._is_in_progress = False
         with self._monitor:
             if not isinstance(result.response, MetadataResponse):
-                self.last_failure = f"{result.node}: {result.failure}"
+                self._failure = f"{result.node}: {result.failure}"
                 self._metadata.failed_update(now_ms)
             elif result.response.error_code:
                 if error_for_code(result.response.error_code).name == "REBOOTSTRAP_REQUIRED":
                     self._metadata.rebootstrap()
-                self.last_failure = f"{result.node}: {error_for_code(result.response.error_code)}"
+                self._failure = f"{result.node}: {error_for_code(result.response.error_code)}"
                 self._metadata.failed_update(now_ms)
             elif not result.response.brokers:
                 # A broker that is still starting reports no broker, not even itself.
-                self.last_failure = f"{result.node}: knows of no brokers yet"
+                self._failure = f"{result.node}: knows of no brokers yet"
                 self._metadata.failed_update(now_ms)
             else:
-                self.last_failure = None
+                self._failure = self._not_ready = None
                 self._metadata.update(result.response, now_ms, self._has_epochs)
             self._monitor.notify_all()
 

@@ -59,7 +59,7 @@ from spark_kafka_sink.network.coordinators import (
     parse_results,
     verdict_on,
 )
-from spark_kafka_sink.network.node_connection import ClientResponse, OnComplete
+from spark_kafka_sink.network.node_connection import HEAD_START_MS, ClientResponse, OnComplete
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.sequences import (
@@ -82,9 +82,6 @@ from spark_kafka_sink.protocol.messages.transactions import (
     TransactionState as DescribedTransaction,
 )
 from spark_kafka_sink.protocol.schema import Request
-
-CONNECTING_RECHECK_MS = 1_000
-"""Interval of checks while a connection is being opened; its end wakes the sender earlier."""
 
 
 class Backoffs(NamedTuple):
@@ -240,7 +237,7 @@ class CoordinatorFinder:
     def _find_coordinator(self, now_ms: int) -> int | None:
         node = self._client.least_loaded_node(self._nodes_to_ask(), now_ms)
         if node is None or not self._client.ready(node, now_ms):
-            return CONNECTING_RECHECK_MS
+            return HEAD_START_MS
         versions = self._client.api_versions(node)
         assert versions is not None, "the node is ready"
         (request,) = find_requests([self._transactional_id], versions)
@@ -761,7 +758,7 @@ class ProducerIdRequester:
             return pause_ms
         node = self._client.least_loaded_node(self._metadata.snapshot.nodes.values(), now_ms)
         if node is None or not self._client.ready(node, now_ms):
-            return CONNECTING_RECHECK_MS
+            return HEAD_START_MS
         request = InitProducerIdRequest(transaction_timeout_ms=_INT_MAX)
         self._retrier.send(node, request, self._complete, now_ms)
         return None

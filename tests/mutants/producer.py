@@ -337,7 +337,12 @@ _GUARDS = (
         "",
         _IN_METADATA,
     ),
-    Mutant("producer/metadata.py", "                self.last_failure = None\n", "", _IN_METADATA),
+    Mutant(
+        "producer/metadata.py",
+        "                self._failure = self._not_ready = None\n",
+        "",
+        _IN_METADATA,
+    ),
     Mutant(
         "producer/metadata.py",
         "        self._metadata.rebootstrap()\n        reasons",
@@ -677,8 +682,8 @@ _TRANSACTIONS = (
     Mutant(
         "producer/transaction_manager.py",
         "if node is None or not self._client.ready(node, now_ms):\n"
-        "            return CONNECTING_RECHECK_MS\n        request",
-        "if node is None:\n            return CONNECTING_RECHECK_MS\n        request",
+        "            return HEAD_START_MS\n        request",
+        "if node is None:\n            return HEAD_START_MS\n        request",
         _IN_MANAGER,
     ),
     Mutant(

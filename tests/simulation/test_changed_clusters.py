@@ -295,6 +295,29 @@ def test_a_task_that_pauses_is_told_that_its_topic_was_recreated():
 # --- host names ---------------------------------------------------------------------------------
 
 
+def test_twenty_silent_bootstrap_servers_and_one_that_answers():
+    """Each has a quarter of a second before the next one is asked as well."""
+    silent = [f"silent-{number}" for number in range(20)]
+    servers = ",".join(f"{host}:9092" for host in [*silent, "broker-1"])
+    for seed in range(10):  # orders in which they are asked
+        simulation = simulate(seed, bootstrap_servers=servers)
+        simulation.network.names.silent.update(silent)
+        with simulation.within(6_000):
+            simulation.write(0, b"a")
+
+
+def test_brokers_behind_names_with_silent_addresses():
+    """Bootstrap and brokers: the first two addresses of each name are those of a dead zone."""
+    simulation = simulate()
+    names = simulation.network.names
+    for broker in simulation.cluster.brokers.values():
+        dead = [f"{broker.host}-dead-{number}" for number in range(2)]
+        names.silent.update(dead)
+        names.addresses[broker.host] = [*dead, broker.host]
+    with simulation.within(2_000):
+        simulation.write_everywhere(b"a")
+
+
 def test_a_name_without_address_is_asked_for_again():
     simulation = connected()
     names = simulation.network.names

@@ -19,7 +19,13 @@ from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.network import channels
 from spark_kafka_sink.network.admin import DEFAULT_SETTINGS, AdminClient
-from spark_kafka_sink.network.client import ClientSettings, NetworkClient, ThrottleTimes, sasl_hint
+from spark_kafka_sink.network.client import (
+    ClientSettings,
+    NetworkClient,
+    ThrottleTimes,
+    alternating,
+    sasl_hint,
+)
 from spark_kafka_sink.network.node_connection import (
     TRANSITIONS,
     ConnectionEvent,
@@ -142,7 +148,10 @@ MOVED = Node(1, "other.example", 9092)
 
 
 class World:
-    """``addresses_count``: of each name. ``resolved``, ``connected``: names, addresses, in order."""
+    """``addresses_count``: of each name. ``resolved``, ``connected``: names, addresses, in order.
+
+    silent, refusing: numbers of addresses to which connections never come about, or are refused
+    """
 
     def __init__(self, max_idle_ms=IDLE_MS):
         self.clock = SimClock(0)
@@ -150,6 +159,7 @@ class World:
         self.network = ScriptedNetwork(NODES, self.clock, self._answer, offered)
         self.network.resolve, self.network.connect = self._resolve, self._connect
         self.resolved, self.connected, self.addresses_count = [], [], 1
+        self.silent, self.refusing = set(), set()
         waits = SETUP_MS, LONGEST_SETUP_MS, max_idle_ms
         settings = ClientSettings(
             "test", REQUEST_TIMEOUT_MS, 5, BACKOFF_MS, LONGEST_BACKOFF_MS, *waits
@@ -167,6 +177,12 @@ class World:
 
     def _connect(self, channel_id, address, host):
         self.connected.append(str(address))
+        number = int(str(address).rpartition("/")[2])
+        if number in self.silent:
+            return
+        if number in self.refusing:
+            self.network._events.append(channels.Disconnected(channel_id, "Connection refused"))
+            return
         ScriptedNetwork.connect(self.network, channel_id, channels.Address(0, NODE[1:3]), host)
 
     def fails_after(self):
@@ -287,6 +303,89 @@ class TestTimeouts:
         assert world.clock.ms == 10 * IDLE_MS
 
 
+HEAD_START_MS = 250
+
+
+class TestAddressesOfOneName:
+    """Side by side, each with a head start (RFC 8305)."""
+
+    def test_the_second_address_has_no_need_of_the_end_of_the_first(self, world):
+        world.addresses_count, world.silent = 3, {0}
+        world.become_ready()
+        assert world.clock.ms == HEAD_START_MS
+        assert world.connected == [f"{NODE.host}/{number}" for number in (0, 1)]
+        assert len(world.client._by_channel) == 1
+
+    def test_an_address_that_refuses_costs_no_time(self, world):
+        world.addresses_count, world.refusing = 3, {0, 1}
+        world.become_ready()
+        assert world.clock.ms == 0
+
+    def test_a_first_address_that_is_slow_may_still_be_the_one(self, world):
+        world.addresses_count, world.silent = 2, {0, 1}
+        world.begin(lambda: world.connected)
+        (first,) = world.client._by_channel
+        world.client.poll(HEAD_START_MS, world.clock.ms)
+        world.client.poll(0, world.clock.ms)
+        assert len(world.connected) == len(world.client._by_channel) == 2
+        world.network._channels[first] = NODE.node_id
+        world.network._events.append(channels.Connected(first))
+        world.become_ready()
+        assert [*world.client._by_channel] == [first]
+
+    def test_the_error_says_what_each_address_did(self, world):
+        world.addresses_count, world.silent, world.refusing = 3, {0, 2}, {1}
+        assert world.fails_after() == HEAD_START_MS + SETUP_MS
+        assert world.client.last_failure(NODE) == (
+            f"{NODE.host}/1: Connection refused, {NODE.host}/0: no connection in time, "
+            f"{NODE.host}/2: no connection in time"
+        )
+        assert not world.client._by_channel
+        world.silent, world.refusing = {2}, {0, 1}
+        world.fails_after()
+        assert "0: Connection refused, " in world.client.last_failure(NODE)
+
+    def test_what_each_has_done_so_far(self, world):
+        """A caller whose deadline is over before that of the addresses."""
+        world.addresses_count, world.silent, world.refusing = 2, {0}, {1}
+        world.begin(lambda: world.connected)
+        assert world.client.why_not_ready(NODE) is None
+        world.client.poll(HEAD_START_MS, world.clock.ms)
+        world.client.poll(0, world.clock.ms)
+        assert world.client.why_not_ready(NODE) == (
+            f"{NODE.host}/1: Connection refused, {NODE.host}/0: no answer yet"
+        )
+
+    def test_an_address_without_kafkas_protocol_leaves_the_others_to_be_tried(self, world):
+        world.addresses_count, world.silent = 2, {0}
+        world.network.hung.add(1)
+        assert world.fails_after() == HEAD_START_MS + REQUEST_TIMEOUT_MS
+        world.network.hung.clear()
+        world.silent.clear()
+        world.wait_for_back_off()
+        world.become_ready()
+        assert world.connected == [f"{NODE.host}/{number}" for number in (0, 1, 0)]
+        assert world.resolved == [NODE.host]
+
+    def test_an_address_that_is_reached_has_the_whole_time_for_tls(self, world):
+        """Brokers that are slow because of many handshakes get no second one from each client."""
+        world.addresses_count, world.silent = 2, {0}
+        world.begin(lambda: world.connected)
+        world.network._events.append(channels.Reached(*world.client._by_channel))
+        while not world.client.last_failure(NODE):
+            world.client.poll(1_000_000, world.clock.ms)
+        assert world.clock.ms == SETUP_MS
+        assert world.connected == [f"{NODE.host}/0"]
+        world.wait_for_back_off()
+        world.become_ready()
+        assert world.connected == [f"{NODE.host}/{number}" for number in (0, 1)]
+
+    def test_families_alternate(self):
+        four, six = ([channels.Address(f, (f"{f}-{n}", 1)) for n in range(3)] for f in (4, 6))
+        found = [str(a) for a in alternating([*six, *four[:2]])]
+        assert found == ["6-0", "4-0", "6-1", "4-1", "6-2"]
+
+
 class TestConnections:
     def test_versions_are_asked_for_again_while_the_broker_wants_a_pause(self, world):
         """Finalized features change; whatever state the connection is in, the answer counts."""
@@ -311,10 +410,10 @@ class TestConnections:
         self, world
     ):
         world.addresses_count = 3
-        world.network.down.add(1)
-        world.begin(lambda: world.connected)
-        world.client.poll(0, world.clock.ms)
-        world.network.down.clear()
+        world.network.hung.add(1)
+        world.fails_after()
+        world.network.hung.clear()
+        world.wait_for_back_off()
         world.become_ready(MOVED)
         assert world.connected == [f"{NODE.host}/0", f"{MOVED.host}/0"]
 

@@ -450,6 +450,32 @@ def test_a_name_with_several_addresses(network, name_server):
     assert [str(address) for address in addresses] == ["::1", "10.0.0.1"]
 
 
+def test_a_first_address_that_nothing_answers_at_holds_nothing_up(network, name_server, listener):
+    """As a load balancer with a dead zone. An attempt may take ten minutes here."""
+    with contextlib.ExitStack() as open_ones:
+        silent = open_ones.enter_context(socket.create_server(("127.0.0.2", 0), backlog=0))
+        for _ in range(3):  # as many as wait to be accepted, and more: no further one is answered
+            waiting = open_ones.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(silent.getsockname())
+        name_server.addresses = [
+            (socket.AF_INET, there.getsockname()) for there in (silent, listener)
+        ]
+        clock, patient_ms = SystemClock(), 600_000
+        settings = DEFAULT_SETTINGS._replace(
+            socket_connection_setup_timeout_ms=patient_ms,
+            socket_connection_setup_timeout_max_ms=patient_ms,
+        )
+        client = NetworkClient(settings, network, clock, random.Random(1))
+        node = Node(1, "zones.example", 9092)
+        deadline = time.monotonic() + DEADLINE_S
+        while not client.in_flight_count(node):
+            assert time.monotonic() < deadline, client.why_not_ready(node)
+            client.ready(node, clock.now_ms())
+            client.poll(1_000, clock.now_ms())
+        listener.accept()[0].close()
+
+
 @pytest.mark.parametrize("name", ["no-such-host.invalid", "kafka..test", f"{'k' * 64}.test"])
 def test_a_name_that_does_not_exist(network, name):
     """Also those that Python refuses to look up: an empty label, or one of 64 characters."""

@@ -14,6 +14,7 @@ from spark_kafka_sink.network.channels import (
     Address,
     Connected,
     Disconnected,
+    Reached,
     Received,
     SendCompleted,
 )
@@ -209,6 +210,12 @@ def test_what_is_no_tls_server_and_is_it_a_refusal(client, says, is_refused, rea
         event = client.until_lost()
     assert event.is_refused == is_refused
     assert event.reason == reason or (is_refused and reason in event.reason)
+
+
+def test_an_address_that_is_reached_and_has_not_answered_yet(client):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client.network.connect(CHANNEL, Address(socket.AF_INET, listener.getsockname()), HOST)
+        assert client.until(bool) == [Reached(CHANNEL)]
 
 
 @pytest.mark.parametrize("says_goodbye", [True, False], ids=["close_notify", "without a word"])
@@ -431,8 +438,7 @@ def test_keys_that_are_renewed_in_the_middle(client, tmp_path):
     events = []
 
     with openssl_serving(tmp_path) as server:
-        client.network.connect(CHANNEL, Address(socket.AF_INET, server.address), HOST)
-        assert client.until(bool)[0] == Connected(CHANNEL)
+        assert client.connect(server) == Connected(CHANNEL)
 
         def until(is_done):
             while not is_done():

@@ -20,12 +20,12 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
+from spark_kafka_sink.network.node_connection import HEAD_START_MS
 from spark_kafka_sink.producer.metadata import Metadata, MetadataSettings
 from spark_kafka_sink.producer.monitor import ThreadMonitor
 from spark_kafka_sink.producer.sequences import ProducerState
 from spark_kafka_sink.producer.transaction_manager import (
     CONCURRENT_TRANSACTIONS_BACKOFF_MS,
-    CONNECTING_RECHECK_MS,
     Backoffs,
     CheckedTransaction,
     ProducerIdentities,
@@ -684,7 +684,7 @@ def test_the_pause_before_another_producer_id_is_kept():
     assert requester.maybe_request(world.clock.ms) is None
     is_wanted[0] = True
     while requester.last_failure is None:
-        assert requester.maybe_request(world.clock.ms) in (None, CONNECTING_RECHECK_MS)
+        assert requester.maybe_request(world.clock.ms) in (None, HEAD_START_MS)
         world.client.poll(0, world.clock.ms)
     wait_ms = requester.maybe_request(world.clock.ms)
     assert wait_ms is not None

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple, Optional
 
 from spark_kafka_sink.localkafka.certificates import Authority
-from spark_kafka_sink.network.channels import Address, Disconnected, Received
+from spark_kafka_sink.network.channels import Address, Disconnected, Reached, Received
 from spark_kafka_sink.network.tls import TlsChannels
 from spark_kafka_sink.network.transport import SelectorNetwork
 from spark_kafka_sink.security.tls import private_file
@@ -172,9 +172,10 @@ class Client:
         self.network = SelectorNetwork(open_channel=TlsChannels(lambda: context, explain))
 
     def connect(self, server, host=HOST):
-        """The first event: Connected or Disconnected."""
+        """The first event after the address was reached: Connected or Disconnected."""
         self.network.connect(CHANNEL, Address(socket.AF_INET, server.address), host)
-        return self.until(bool)[0]
+        events = self.until(lambda events: any(event != Reached(CHANNEL) for event in events))
+        return next(event for event in events if event != Reached(CHANNEL))
 
     def until(self, is_done, poll_ms=1_000):
         """All events up to the one after which ``is_done(events)``."""
