@@ -22,6 +22,7 @@ from spark_kafka_sink.base.errors import (
     TransactionError,
     error_for_code,
     error_named,
+    transaction_advice_for,
 )
 from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.network.blocking import BlockingClient, Call
@@ -299,7 +300,8 @@ class Coordinators:
                 continue
             is_final = verdict_on(last_error) is Verdict.FATAL
             if is_final or not self._admin.pause(attempts, deadline_ms):
-                raise BrokerError(last_error, f"FindCoordinator of {missing[0]}")
+                advice = transaction_advice_for(last_error)
+                raise BrokerError(last_error, f"FindCoordinator of {missing[0]}", advice=advice)
             attempts += 1
         return {i: self._nodes[i] for i in wanted}
 

@@ -201,20 +201,23 @@ _REPEATED = ". A task that is repeated writes its records again; exactly-once sh
 
 
 def expiry_error(
-    batch: ProducerBatch, delivery_timeout_ms: int, now_ms: int, why: str
+    batch: ProducerBatch, delivery_timeout_ms: int, now_ms: int, why: str, advice: str
 ) -> DeliveryError:
     """Return the error for a batch that expired after ``delivery.timeout.ms``.
 
-    ``why``: the last known reason why the batch could not be sent.
+    why: the last known reason why the batch could not be sent
+    advice: about ``why``; empty for the advice about the batch's last error
     """
     age_ms = now_ms - batch.created_at_ms
-    advice = advice_about(batch, batch.last_error) if batch.last_error is not None else ""
-    return DeliveryError(
+    if not advice and batch.last_error is not None:
+        advice = advice_about(batch, batch.last_error)
+    sentences = (
         f"{_subject(batch)} not acknowledged within kafka.delivery.timeout.ms = "
-        f"{delivery_timeout_ms} ({_attempts(batch)}, {age_ms} ms old). {_last_error(batch)}{why}. "
-        f"{_advice_sentence(advice)} To wait longer, raise kafka.delivery.timeout.ms",
-        code=_code(batch.last_error),
+        f"{delivery_timeout_ms} ({_attempts(batch)}, {age_ms} ms old). {_last_error(batch)}{why}.",
+        _advice_sentence(advice),
+        "To wait longer, raise kafka.delivery.timeout.ms",
     )
+    return DeliveryError(" ".join(filter(None, sentences)), code=_code(batch.last_error))
 
 
 def rejection_error(

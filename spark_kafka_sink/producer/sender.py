@@ -457,10 +457,10 @@ class Sender:
                     left_ms = max(left_ms, late.get(batch.topic_partition, left_ms))
                     late[batch.topic_partition] = left_ms
                 if left_ms <= 0:
-                    why = self._causes.why_not_sent(batch)
+                    why, advice = self._causes.why_not_sent(batch)
                     if paused_ms >= _MS_PER_S:
                         why += f". A quota or limit held it for {paused_ms // _MS_PER_S} s more"
-                    self.fail(expiry_error(batch, timeout_ms, now_ms, why))
+                    self.fail(expiry_error(batch, timeout_ms, now_ms, why, advice))
                     return None
                 soonest_ms = left_ms if soonest_ms is None else min(soonest_ms, left_ms)
                 if not is_late:

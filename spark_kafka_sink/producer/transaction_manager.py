@@ -144,15 +144,16 @@ class RequestRetrier:
         self, what: str, error: KafkaErrorCode, detail: str | None, now_ms: int
     ) -> Verdict:
         """Handle an error response: schedule a retry, or record a fatal error."""
-        verdict = verdict_on(error)
+        verdict, advice = verdict_on(error), self._advice_for(error)
+        failure = f"{what}: {error}" + (f": {advice}" if advice else "")
         if verdict is Verdict.FATAL:
-            self.failure = BrokerError(error, what, detail, self._advice_for(error))
+            self.failure = BrokerError(error, what, detail, advice)
         elif verdict is Verdict.RETRY_SOON:
             pause_ms = self._backoffs.concurrent.backoff_ms(self._conflicts)
             self._conflicts += 1
-            self._pause(f"{what}: {error}", pause_ms, now_ms)
+            self._pause(failure, pause_ms, now_ms)
         else:
-            self.retry(f"{what}: {error}", now_ms)
+            self.retry(failure, now_ms)
         return verdict
 
     def _pause(self, failure: str, pause_ms: int, now_ms: int) -> None:

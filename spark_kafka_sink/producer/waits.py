@@ -38,6 +38,9 @@ REPEATED_AFTER_MS = 60_000
 _LOOK_EVERY_MS = 1_000
 _MOST_NAMED = 3
 _POSTPONED_H = MOST_POSTPONED_MS // 3_600_000
+_NO_LEADER = "no leader"
+_START_A_REPLICA = "no broker with an in-sync replica is up: start one"
+_LOOK_AT_ADDRESS = "look at this broker, its advertised.listeners, DNS and firewalls"
 _TIMEOUT = "kafka.delivery.timeout.ms"
 _CODE = "DELIVERY-011"
 
@@ -50,7 +53,8 @@ class Cause(NamedTuple):
     what: a few words, to which the broker is added; equal for all partitions with the same cause
     since_ms: when the wait began
     node: the broker that it is about
-    meaning: details and advice
+    meaning: details
+    advice: what to do, unless the meaning says so
     is_late: False if this time does not count for ``delivery.timeout.ms``
     """
 
@@ -58,6 +62,7 @@ class Cause(NamedTuple):
     since_ms: int
     node: Node | None = None
     meaning: str = ""
+    advice: str = ""
     is_late: bool = True
 
 
@@ -99,10 +104,11 @@ class WaitCauses:
         if problem is not None:
             return Cause("no metadata", since_ms, meaning=coded(problem.message, problem.code))
         if leader is None:
-            return Cause("no leader", since_ms, meaning=self._updater.last_failure or "")
+            unreachable = self._updater.last_failure or ""
+            return Cause(_NO_LEADER, since_ms, meaning=unreachable, advice=_START_A_REPLICA)
         failure = self._client.why_not_ready(leader)
         if failure is not None and not self._client.is_any_connected([leader]):
-            return Cause("no connection to", since_ms, leader, failure)
+            return Cause("no connection to", since_ms, leader, failure, _LOOK_AT_ADDRESS)
         identity = self._identity()
         missing = identity.state.missing(batch.topic_partition)
         if missing is not None:
@@ -134,18 +140,19 @@ class WaitCauses:
             "no answer from", since_ms if batch.attempts else max(asked_ms, since_ms), node
         )
 
-    def why_not_sent(self, batch: ProducerBatch) -> str:
-        """Return why ``batch``, which has expired, cannot be sent now."""
+    def why_not_sent(self, batch: ProducerBatch) -> tuple[str, str]:
+        """Return why ``batch``, which has expired, cannot be sent now, and advice, if any."""
         leader = self._metadata.snapshot.leader(batch.topic_partition)
         found = self._obstacle(batch, leader, batch.created_at_ms)
         if found is None:
-            return f"The leader is {leader}"
-        if found.what == "no leader":
+            return f"The leader is {leader}", ""
+        if found.what == _NO_LEADER:
             unreachable = f"; {found.meaning}" if found.meaning else ""
-            return f"{batch.topic_partition} has no leader{unreachable}"
+            return f"{batch.topic_partition} has no leader{unreachable}", found.advice
         if found.node is not None:
-            return f"The leader, {leader}, cannot be reached: {found.meaning}"
-        return found.meaning
+            text = f"The leader, {leader}, cannot be reached: {found.meaning}"
+            return text, found.advice
+        return found.meaning, found.advice
 
 
 def _last_error(batch: ProducerBatch, since_ms: int) -> Cause | None:
@@ -287,7 +294,8 @@ class WaitLog:
             self._logged_ms[what] = now_ms
             limit = f"{_TIMEOUT} = {self._delivery_timeout_ms}"
             waited = _seconds(now_ms - wait.since_ms)
-            meaning = f": {printable(sentence(wait.cause.meaning))}" if wait.cause.meaning else ""
+            texts = wait.cause.meaning, wait.cause.advice
+            meaning = "; ".join(printable(sentence(text)) for text in texts if text)
             until = (
                 f"They fail after {limit}"
                 if wait.cause.is_late
@@ -297,7 +305,7 @@ class WaitLog:
                 logger,
                 _CODE,
                 f"Rows for {_where(wait.partitions)} have waited for {waited}: "
-                f"{wait.name}{meaning}. {until}",
+                f"{wait.name}{meaning and ': '}{meaning}. {until}",
             )
 
 

@@ -102,8 +102,11 @@ OUTAGES = {
         refuse("KAFKA_STORAGE_ERROR"),
         r"KAFKA_STORAGE_ERROR \(56\) from broker 1: the broker lost a log directory",
     ),
-    "no leader": (elect_no_one, r"no leader"),
-    "the leader is away": (refuse_connections, r"no connection to broker 1: Connection refused"),
+    "no leader": (elect_no_one, r"no leader: no broker with an in-sync replica is up: start one"),
+    "the leader is away": (
+        refuse_connections,
+        r"no connection to broker 1: Connection refused; look at this broker",
+    ),
     "a silent broker": (silence, r"no answer from broker 1"),
     "a name without address": (forget_the_name, r"no connection to broker 1: "),
 }
@@ -169,6 +172,23 @@ def test_rows_that_fail_have_an_error_and_no_end(log):
         simulation.flush()
     simulation.step(3)
     assert (len(warnings(log)), ends(log)) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("begin", "words"),
+    [
+        (elect_no_one, "t-0 has no leader. What to do: no broker with an in-sync replica is up"),
+        (forget_the_name, " resolution. What to do: "),
+        (silence, "What to do: "),
+    ],
+)
+def test_rows_that_expire_have_advice(begin, words):
+    simulation = connected(b"before", delivery_timeout_ms="12000", request_timeout_ms="2000")
+    begin(simulation)
+    text = simulation.refused(0, b"never")
+    assert words in text
+    assert "  " not in text
+    assert text.endswith(". To wait longer, raise kafka.delivery.timeout.ms " + text.split()[-1])
 
 
 # --- partitions with the same cause share a line ---------------------------------------------------
@@ -374,7 +394,7 @@ def test_a_transaction_that_cannot_begin(log):
     simulation.run_for(AT_THE_LATEST_MS)
     (line,) = warnings(log)
     assert "no producer id: " in line
-    assert "COORDINATOR_NOT_AVAILABLE" in line
+    assert "COORDINATOR_NOT_AVAILABLE (15): check that the partitions of __transaction_st" in line
 
 
 def test_a_leader_without_its_partition_in_the_transaction_is_not_named(log):
