@@ -401,7 +401,7 @@ class RemoteProtocolError(ProtocolError):
 
 
 class NotKafkaError(RemoteProtocolError):
-    """The first response of a peer shows that it has another protocol than Kafka's."""
+    """The first response of a peer shows that it is no Kafka broker."""
 
     code = "CONNECT-002"
 

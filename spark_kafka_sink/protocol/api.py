@@ -21,6 +21,7 @@ end of each transaction raises the epoch (KIP-890)."""
 IDENTITY_VERSION = 5
 """Version of ApiVersions from which a request names the expected cluster and broker (KIP-1242)."""
 
+_METADATA, _BROKER_HEARTBEAT = 3, 63
 _TRANSACTION_VERSION = "transaction.version"
 _REQUEST_HEADER = struct.Struct(">hhi")
 _CORRELATION_ID = struct.Struct(">i")
@@ -65,8 +66,18 @@ class BrokerApiVersions:
         own = self._ranges.get(ApiVersionsRequest.api_key)
         return own is not None and own.last >= IDENTITY_VERSION
 
+    @property
+    def is_controller(self) -> bool:
+        """Return True if a KRaft controller's listener answered, which offers no topics."""
+        return _BROKER_HEARTBEAT in self._ranges and _METADATA not in self._ranges
+
     def supports(self, request_type: type[schema.Request]) -> bool:
         return self._common(request_type) is not None
+
+    def offers(self, request_type: type[schema.Request], version: int) -> bool:
+        """Return True if the broker offers ``version``, or a newer one, of the API."""
+        theirs = self._ranges.get(request_type.api_key)
+        return theirs is not None and theirs.last >= version
 
     def latest_usable_version(
         self, request_type: type[schema.Request], at_most: int | None = None

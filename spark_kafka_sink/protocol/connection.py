@@ -597,6 +597,11 @@ class Connection:
             error = error_for_code(response.error_code)
             raise RemoteProtocolError(f"ApiVersions: {error}", code=broker_code(error))
         self._take_versions(response)
+        if self.api_versions is not None and self.api_versions.is_controller:
+            raise NotKafkaError(
+                "this address is a KRaft controller, not a broker: use the port of a broker's "
+                "listener"
+            )
         if version >= ApiVersionsRequest.throttled_from:
             self._throttle_time_ms = response.throttle_time_ms
         if self._authentication is None or not is_first:

@@ -1,6 +1,8 @@
 """All checks of ``pykafka-sink check``, in the order in which a job would meet the problems.
 
 They write nothing, except that ``--write`` writes one test record, which stays in the topic.
+Brokers create ``__transaction_state`` when a client asks for a coordinator, as the check of
+exactly-once does.
 The columns of the rows are unknown here, so a given schema is compared with the registry's.
 
 Source: ``ClientQuotaManager`` for quotas.
@@ -25,8 +27,10 @@ from spark_kafka_sink.base.errors import (
     KafkaErrorCode,
     KafkaSinkError,
     advice_for,
+    broker_code,
     coded,
     error_for_code,
+    error_named,
     sentence,
 )
 from spark_kafka_sink.base.model import NO_NODE_ID, ColumnPositions, Node
@@ -44,6 +48,7 @@ from spark_kafka_sink.config.sink_keys import (
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics.outputs import check_outputs
 from spark_kafka_sink.network.admin import AdminClient, configs_or_reason, similar_topics
+from spark_kafka_sink.network.coordinators import Coordinators
 from spark_kafka_sink.protocol.messages import inspection, topics
 from spark_kafka_sink.protocol.messages.inspection import QuotaComponent
 from spark_kafka_sink.protocol.messages.transactions import EndTxnRequest, EndTxnResponse
@@ -273,6 +278,7 @@ def permissions_on_transactional_ids(
 # --- exactly-once: requirements for the cluster --------------------------------------------------
 
 _EXACTLY_ONCE = "exactly-once"
+_NOT_ALLOWED = broker_code(error_named("TRANSACTIONAL_ID_AUTHORIZATION_FAILED"))
 
 
 def exactly_once(
@@ -286,8 +292,23 @@ def exactly_once(
         return
     timeout = f"kafka.transaction.timeout.ms={config.transaction_timeout_ms}"
     yield passed(_EXACTLY_ONCE, f"the brokers can, with {timeout}")
+    yield from _coordinator(admin, config, timeout_ms)
     yield from _decision_log(admin, config, timeout_ms)
     yield from permissions_on_transactional_ids(admin, config, timeout_ms)
+
+
+def _coordinator(
+    admin: AdminClient, config: ExactlyOnceConfig, timeout_ms: int
+) -> Iterator[Finding]:
+    """Check that a transactional id has a coordinator, for which brokers need their own topic."""
+    subject, name = "transaction coordinator", f"{config.first_of_ids}check"
+    try:
+        found = Coordinators(admin).find([name], admin.deadline_in(timeout_ms))
+    except KafkaSinkError as error:
+        if error.code != _NOT_ALLOWED:  # permissions_on_transactional_ids reports it
+            yield failed(subject, str(error))
+    else:
+        yield passed(subject, found[name].address)
 
 
 def _decision_log(
@@ -407,6 +428,12 @@ _CODEC = "compression.type"
 _MAX_MESSAGE_BYTES = "max.message.bytes"
 _CONFIGS = [_MAX_MESSAGE_BYTES, _MIN_ISR, "cleanup.policy", _CODEC, "message.timestamp.type"]
 _MAX_NAMED = 5
+_BOUNDED_VERSION = 10
+"""Version of Produce that Kafka 3.7.0 has added. Leaders of 3.7.0 and newer need at most as many
+in-sync replicas as a partition has replicas.
+
+Source: ``Partition.effectiveMinIsr`` (KAFKA-15583); KIP-951 for the version.
+"""
 
 
 def topic(
@@ -441,7 +468,9 @@ def topic(
         text = f"not told: {reason}" if reason else "not told"
         yield unknown(f"{subject}: settings", text, "it needs DESCRIBE_CONFIGS on the topic")
         return
-    yield from _in_sync(subject, described.partitions, configs, config)
+    versions = admin.api_versions(node)
+    is_bounded = versions is not None and versions.offers(topics.ProduceRequest, _BOUNDED_VERSION)
+    yield _in_sync(subject, described.partitions, configs, config, is_bounded)
     yield from _settings(subject, configs, config)
 
 
@@ -502,26 +531,39 @@ def _in_sync(
     partitions: list[topics.MetadataResponsePartition],
     configs: Mapping[str, str],
     config: ProducerConfig,
-) -> Iterator[Finding]:
-    needed = int(configs.get(_MIN_ISR, "1"))
-    few = [p.partition_index for p in partitions if len(p.isr_nodes) < needed]
+    is_bounded: bool,
+) -> Finding:
+    """Return the finding about ``min.insync.replicas``. is_bounded: see ``_BOUNDED_VERSION``."""
+    subject, needed = f"{subject}: {_MIN_ISR}", int(configs.get(_MIN_ISR, "1"))
     replicas = min((len(p.replica_nodes) for p in partitions), default=0)
+    few = [
+        p.partition_index
+        for p in partitions
+        if len(p.isr_nodes) < (min(needed, len(p.replica_nodes)) if is_bounded else needed)
+    ]
     if few and config.acks == ACKS_ALL:
         cure = (
-            f"the topic has {replicas} replicas: no record is ever taken; lower {_MIN_ISR}"
-            if replicas < needed
+            f"the topic has {replicas} replicas, and brokers before Kafka 3.7 take no record: "
+            f"lower {_MIN_ISR}"
+            if replicas < needed and not is_bounded
             else "start the brokers of the missing replicas: until then nothing is acknowledged"
         )
-        yield failed(f"{subject}: {_MIN_ISR}", f"{needed}, and fewer for {_named(few)}", cure)
-    elif needed == 1 and replicas > 1:
-        yield warned(
-            f"{subject}: {_MIN_ISR}",
+        return failed(subject, f"{needed}, and fewer for {_named(few)}", cure)
+    if replicas < needed and config.acks == ACKS_ALL:
+        return warned(
+            subject,
+            f"{needed}, with {replicas} replicas",
+            "brokers from Kafka 3.7 on take records if all replicas are in sync, older ones take "
+            f"none: lower {_MIN_ISR}, or add replicas",
+        )
+    if needed == 1 and replicas > 1:
+        return warned(
+            subject,
             f"1, with {replicas} replicas",
             "a record is acknowledged when only its leader has it, and lost with that broker: "
             f"set the topic's {_MIN_ISR}=2",
         )
-    else:
-        yield passed(f"{subject}: {_MIN_ISR}", f"{needed}, with {replicas} replicas")
+    return passed(subject, f"{needed}, with {replicas} replicas")
 
 
 def _settings(

@@ -26,12 +26,21 @@ from spark_kafka_sink.protocol.messages.topics import (
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
+    ProduceRequest,
+)
+from spark_kafka_sink.protocol.messages.transactions import (
+    Coordinator,
+    DescribeTransactionsRequest,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    ListTransactionsRequest,
 )
 from spark_kafka_sink.tools.check_cluster import (
     Outcome,
     bootstrap_addresses,
     broker_addresses,
     cluster_checks,
+    exactly_once,
     formats,
     write_record,
 )
@@ -57,13 +66,18 @@ OPTIONS = SinkOptions.parse(
     }
 )
 MISSING = 3  # UNKNOWN_TOPIC_OR_PARTITION
+UNAVAILABLE = 15  # COORDINATOR_NOT_AVAILABLE
 
 
 class FailingBroker:
-    """A broker that answers ``healthy`` requests, and then fails. missing: no topic exists."""
+    """A broker that answers ``healthy`` requests, and then fails. missing: no topic exists.
 
-    def __init__(self, healthy, failure, missing=False):
+    min_isr: of each topic, with one replica
+    """
+
+    def __init__(self, healthy, failure, missing=False, min_isr="1"):
         self.healthy, self.failure, self.missing = healthy, failure, missing
+        self.min_isr = min_isr
         self.clock = SimClock(0)
         self.network = ScriptedNetwork({1: NODE}, self.clock, self._answer, OFFERED)
         self.admin = AdminClient(
@@ -84,10 +98,14 @@ class FailingBroker:
             topics = [self._topic(topic.name) for topic in request.topics or ()]
             return MetadataResponse(brokers=[MetadataResponseBroker(*NODE[:3])], topics=topics)
         if isinstance(request, DescribeConfigsRequest):
-            configs = [DescribeConfigsResourceResult("min.insync.replicas", "1")]
+            configs = [DescribeConfigsResourceResult("min.insync.replicas", self.min_isr)]
             return DescribeConfigsResponse(0, [DescribeConfigsResult(0, None, 2, "t", configs)])
         if isinstance(request, DescribeQuorumRequest):
             return DescribeQuorumResponse()
+        if isinstance(request, FindCoordinatorRequest):
+            return FindCoordinatorResponse(
+                coordinators=[Coordinator(request.coordinator_keys[0], -1, "", -1, UNAVAILABLE)]
+            )
         return DescribeClientQuotasResponse(entries=[])
 
     def _topic(self, name):
@@ -128,6 +146,36 @@ def test_rights_that_cannot_be_read_are_unknown():
     assert found["rights on topic flights"].outcome is Outcome.UNKNOWN
     assert found["topic letters"].outcome is Outcome.FAILED
     assert "broker:9092" in found["topic letters"].text
+
+
+@pytest.mark.parametrize(
+    ("produce_version", "outcome", "words"),
+    [(9, Outcome.FAILED, "brokers before Kafka 3.7 take no record"), (10, Outcome.WARNED, "lower")],
+    ids=["Kafka 3.6", "Kafka 3.7"],
+)
+def test_more_in_sync_replicas_are_needed_than_there_are(produce_version, outcome, words):
+    """Facts of Kafka's tags 3.6.2 and 3.7.0: ``Partition.effectiveMinIsr``, ProduceRequest.json."""
+    broker = FailingBroker(1000, Silence, min_isr="2")
+    broker.network.offered[ProduceRequest] = (0, produce_version)
+    found = {finding.subject: finding for finding in broker.findings()}
+    finding = found["topic flights: min.insync.replicas"]
+    assert finding.outcome is outcome
+    assert words in finding.cure
+
+
+def test_transactions_without_a_coordinator():
+    """``__transaction_state`` cannot be created, or its partition has no leader."""
+    broker = FailingBroker(1000, Silence)
+    for request in (ListTransactionsRequest, DescribeTransactionsRequest, FindCoordinatorRequest):
+        broker.network.offered[request] = (request.min_version, request.max_version)
+    options = {"kafka.bootstrap.servers": "b:1", "delivery.guarantee": "exactly-once"}
+    options = SinkOptions.parse({**options, "transactional.id.prefix": "flights"})
+    with broker.admin as admin:
+        findings = list(exactly_once(admin, options.exactly_once, 1000))
+    (finding,) = (one for one in findings if one.subject == "transaction coordinator")
+    assert finding.outcome is Outcome.FAILED
+    assert "COORDINATOR_NOT_AVAILABLE" in finding.text
+    assert "as many as transaction.state.log.replication.factor" in finding.text
 
 
 def test_a_broker_that_refuses_connections():
