@@ -197,13 +197,13 @@ class Connector:
         return self._pause.backoff_ms(connection.failed_attempts)
 
     def begin(self, connection: NodeConnection, node: Node, channel_id: int, now_ms: int) -> None:
-        """Connect to an address that was not tried yet, or resolve the host name."""
+        """Connect to an address that has not failed yet, or resolve the host name."""
         if (node.host, node.port) != (connection.node.host, connection.node.port):
             connection.addresses = []
         connection.node = node
         connection.last_used_ms = connection.connect_started_ms = now_ms
         connection.channel_id = channel_id
-        if connection.addresses:
+        if connection.has_untried:
             self.to_next_address(connection, channel_id, now_ms)
         else:
             connection.change(ConnectionEvent.RESOLVE)
@@ -665,7 +665,7 @@ class NetworkClient:
         except (RemoteProtocolError, UnsupportedVersionError) as error:
             self._lose(connection, str(error), now_ms)
             # The next attempt is at another address of the name, if there is one.
-            is_last = not connection.addresses
+            is_last = not connection.has_untried
             connection.is_not_kafka = is_last and isinstance(error, NotKafkaError)
             if isinstance(error, MisroutedConnectionError) and self.on_misrouted is not None:
                 self.on_misrouted()

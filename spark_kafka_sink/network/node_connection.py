@@ -40,6 +40,7 @@ HEAD_START_MS = 250
 
 Source: RFC 8305, "Connection Attempt Delay".
 """
+_NO_ANSWER = "no answer yet"
 
 
 class ConnectionState(Enum):
@@ -178,7 +179,7 @@ class NodeConnection:
     """State of the connection to ``node``; a node that was never tried is DISCONNECTED.
 
     channel_id: the channel of the look-up, then of the connected address
-    addresses: addresses of the host name that are still to be tried
+    addresses: addresses of the host name that may be tried next, those that have failed last
     attempts: addresses by channel, while connections to them are being set up side by side
     address: the address that is connected; None before that
     failures: address -> why it did not serve, since the host name was resolved
@@ -289,17 +290,22 @@ class NodeConnection:
         return others
 
     def leave_others(self, channel_id: int) -> list[int]:
-        """End all attempts but one; return their channels.
-
-        Their addresses are tried again, last, if the other one does not have Kafka's protocol.
-        """
+        """End all attempts but one; return their channels."""
         others = [other for other in self.attempts if other != channel_id]
-        self.addresses += [self.attempts.pop(other) for other in others]
+        for other in others:
+            address = self.attempts.pop(other)
+            self.failures[address] = _NO_ANSWER
+            self.addresses.append(address)
         return others
+
+    @property
+    def has_untried(self) -> bool:
+        """Return True if there is an address that has not failed since the name was resolved."""
+        return any(address not in self.failures for address in self.addresses)
 
     def describe_attempts(self) -> str | None:
         """Return what each address did, while several are tried; None with a single one."""
-        open_ones = dict.fromkeys(self.attempts.values(), "no answer yet")
+        open_ones = dict.fromkeys(self.attempts.values(), _NO_ANSWER)
         texts = [f"{address}: {why}" for address, why in {**self.failures, **open_ones}.items()]
         return joined(texts) if len(texts) > 1 else None
 
@@ -334,6 +340,7 @@ class NodeConnection:
         is_connecting = self.state is ConnectionState.CONNECTING
         if self.address is not None and self.is_connecting:
             self.failures[self.address] = reason
+            self.addresses.append(self.address)  # may be better than silent ones
         self.failures.update(dict.fromkeys(self.attempts.values(), reason))
         self.attempts.clear()
         if self.is_connecting:
@@ -347,6 +354,7 @@ class NodeConnection:
 
     def close(self) -> None:
         """Record that the connection was closed without a failure."""
+        self.addresses = []  # the next connection has the choice of all
         self._forget_channel(ConnectionEvent.CLOSE)
 
     def can_connect(self, now_ms: int) -> bool:

@@ -356,16 +356,35 @@ class TestAddressesOfOneName:
             f"{NODE.host}/1: Connection refused, {NODE.host}/0: no answer yet"
         )
 
-    def test_an_address_without_kafkas_protocol_leaves_the_others_to_be_tried(self, world):
+    def test_an_address_that_says_nothing_is_tried_again_when_the_others_are_silent(self, world):
+        """A broker that is restarted has no answer to the first request; its other zone is dead."""
+        world.addresses_count, world.silent = 2, {1}
+        world.network.hung.add(1)
+        assert world.fails_after() == REQUEST_TIMEOUT_MS
+        world.network.hung.clear()
+        world.wait_for_back_off()
+        began_ms = world.clock.ms
+        world.become_ready()
+        assert world.clock.ms - began_ms == HEAD_START_MS
+        assert world.connected == [f"{NODE.host}/{number}" for number in (0, 1, 0)]
+        assert world.resolved == [NODE.host]
+
+    def test_when_each_has_had_its_chance_the_name_is_looked_up_again(self, world):
         world.addresses_count, world.silent = 2, {0}
         world.network.hung.add(1)
         assert world.fails_after() == HEAD_START_MS + REQUEST_TIMEOUT_MS
-        world.network.hung.clear()
-        world.silent.clear()
+        assert f"{NODE.host}/0: no answer yet, " in world.client.last_failure(NODE)
         world.wait_for_back_off()
+        world.client.ready(NODE, world.clock.ms)
+        assert world.resolved == [NODE.host] * 2
+
+    def test_after_an_idle_connection_all_addresses_may_be_chosen(self, world):
+        world.addresses_count, world.silent = 2, {1}
         world.become_ready()
-        assert world.connected == [f"{NODE.host}/{number}" for number in (0, 1, 0)]
-        assert world.resolved == [NODE.host]
+        world.client.poll(10 * IDLE_MS, world.clock.ms)
+        began_ms = world.clock.ms
+        world.become_ready()
+        assert (world.clock.ms, world.resolved) == (began_ms, [NODE.host] * 2)
 
     def test_an_address_that_is_reached_has_the_whole_time_for_tls(self, world):
         """Brokers that are slow because of many handshakes get no second one from each client."""
