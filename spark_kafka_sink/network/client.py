@@ -207,6 +207,7 @@ class Connector:
             self.to_next_address(connection, channel_id, now_ms)
         else:
             connection.change(ConnectionEvent.RESOLVE)
+            connection.failures = {}
             self._network.resolve(channel_id, node.host, node.port)
 
     def to_next_address(self, connection: NodeConnection, channel_id: int, now_ms: int) -> None:
@@ -596,7 +597,7 @@ class NetworkClient:
         if connection is None:
             return  # this side has closed the channel before
         if isinstance(event, Resolved):
-            connection.addresses, connection.failures = alternating(event.addresses), {}
+            connection.addresses = alternating(event.addresses)
             self._connector.to_next_address(connection, event.channel_id, now_ms)
         elif isinstance(event, Reached):
             connection.next_address_ms = NEVER_MS  # one handshake is enough for a busy broker

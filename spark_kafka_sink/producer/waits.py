@@ -152,7 +152,7 @@ class WaitCauses:
         if found.node is not None:
             text = f"The leader, {leader}, cannot be reached: {found.meaning}"
             return text, found.advice
-        return found.meaning, found.advice
+        return f"{found.what.capitalize()}: {found.meaning}", found.advice
 
 
 def _last_error(batch: ProducerBatch, since_ms: int) -> Cause | None:

@@ -378,6 +378,16 @@ class TestAddressesOfOneName:
         world.client.ready(NODE, world.clock.ms)
         assert world.resolved == [NODE.host] * 2
 
+    def test_a_name_that_is_gone_says_nothing_of_its_former_addresses(self, world):
+        world.addresses_count, world.refusing = 2, {0, 1}
+        world.fails_after()
+        gone = "host name: gone"
+        world.network.resolve = lambda channel_id, host, port: world.network._events.append(
+            channels.Disconnected(channel_id, gone)
+        )
+        world.fails_after()
+        assert world.client.last_failure(NODE) == gone
+
     def test_after_an_idle_connection_all_addresses_may_be_chosen(self, world):
         world.addresses_count, world.silent = 2, {1}
         world.become_ready()
