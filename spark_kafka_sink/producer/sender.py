@@ -116,7 +116,9 @@ class Sender:
         # Without idempotence, order survives a retry only if nothing else is in flight.
         self._mutes_partitions = config.max_in_flight_requests_per_connection == 1
         self._quota_waits = ThrottleTracker(self._client.pauses, self._metadata.snapshot)
-        self._causes = WaitCauses(cluster, self._quota_waits, lambda: self._identity)
+        self._causes = WaitCauses(
+            config.max_bytes_per_second, cluster, self._quota_waits, lambda: self._identity
+        )
         self.waits = WaitLog(accumulator, self._causes, config.delivery_timeout_ms)
         self._client.on_disconnect = lambda node: self._metadata.request_update()
         self._client.on_refused = self.fail

@@ -7,8 +7,9 @@ of expired batches use the same causes.
 :class:`WaitLog` looks at the oldest batch of each partition, at most once per second, and only if a
 batch is older than ``LOGGED_AFTER_MS``. Partitions with the same cause share one WARNING, which is
 repeated each minute, and one INFO at the end. A batch that waits only behind other batches, which a
-broker takes one after the other, has no cause: a slow but healthy broker is no outage. Nor is the
-limit ``max.bytes.per.second.per.task``, and the time for which it holds a batch does not count.
+broker takes one after the other, has no cause: a slow but healthy broker is no outage. The limit
+``max.bytes.per.second.per.task`` is the cause only where there is no other, and the time for which
+it holds a batch counts for no other.
 
 The Java producer logs each retry, and is silent about leaders and answers that do not come.
 """
@@ -28,7 +29,7 @@ from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import ClusterAccess
 from spark_kafka_sink.producer.metrics import LongestWait
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.quotas import ThrottleTracker
+from spark_kafka_sink.producer.quotas import MAX_BYTES, ThrottleTracker
 from spark_kafka_sink.producer.rejections import advice_about
 from spark_kafka_sink.producer.transaction_manager import ProducerIdentity
 
@@ -40,6 +41,7 @@ _MOST_NAMED = 3
 _POSTPONED_H = MOST_POSTPONED_MS // 3_600_000
 _NO_LEADER = "no leader"
 _START_A_REPLICA = "no broker with an in-sync replica is up: start one"
+_OWN_LIMIT = "the limit that you have set holds them, and no broker is slow"
 _LOOK_AT_ADDRESS = "look at this broker, its advertised.listeners, DNS and firewalls"
 _TIMEOUT = "kafka.delivery.timeout.ms"
 _CODE = "DELIVERY-011"
@@ -71,11 +73,13 @@ class WaitCauses:
 
     def __init__(
         self,
+        limit: int | None,
         cluster: ClusterAccess,
         quota_waits: ThrottleTracker,
         identity: Callable[[], ProducerIdentity],
     ) -> None:
-        """``identity`` returns the current identity, which may change between two tasks."""
+        """limit: of the task, in bytes per second; identity: returns the current one"""
+        self._limit = limit
         self._client, self._metadata, self._updater = cluster
         self._quota_waits = quota_waits
         self._identity = identity
@@ -83,10 +87,13 @@ class WaitCauses:
     def cause_of(self, batch: ProducerBatch, now_ms: int) -> Cause | None:
         """Return why ``batch``, the oldest of its partition, waits.
 
-        None behind other batches, and for what ``max.bytes.per.second.per.task`` holds: neither is
-        an outage, and the limit's time does not count.
+        None behind other batches.
         """
-        since_ms = batch.created_at_ms + self._quota_waits.limited_ms(batch, now_ms)
+        limited_ms = self._quota_waits.limited_ms(batch, now_ms)
+        outage = self._outage(batch, batch.created_at_ms + limited_ms, now_ms)
+        return outage or self._own_limit(batch, limited_ms, now_ms)
+
+    def _outage(self, batch: ProducerBatch, since_ms: int, now_ms: int) -> Cause | None:
         if now_ms - since_ms < LOGGED_AFTER_MS:
             return None
         error = _last_error(batch, since_ms)
@@ -139,6 +146,14 @@ class WaitCauses:
         return Cause(
             "no answer from", since_ms if batch.attempts else max(asked_ms, since_ms), node
         )
+
+    def _own_limit(self, batch: ProducerBatch, limited_ms: int, now_ms: int) -> Cause | None:
+        """Return the limit, if it has held the batch for half of its time."""
+        age_ms = now_ms - batch.created_at_ms
+        if age_ms < LOGGED_AFTER_MS or 2 * limited_ms < age_ms:
+            return None
+        limit = f"{MAX_BYTES} = {self._limit}"
+        return Cause(limit, batch.created_at_ms, meaning=_OWN_LIMIT, is_late=False)
 
     def why_not_sent(self, batch: ProducerBatch) -> tuple[str, str]:
         """Return why ``batch``, which has expired, cannot be sent now, and advice, if any."""
@@ -296,11 +311,12 @@ class WaitLog:
             waited = _seconds(now_ms - wait.since_ms)
             texts = wait.cause.meaning, wait.cause.advice
             meaning = "; ".join(printable(sentence(text)) for text in texts if text)
-            until = (
-                f"They fail after {limit}"
-                if wait.cause.is_late
-                else f"Up to {_POSTPONED_H} h of pauses do not count for {_TIMEOUT}"
-            )
+            if wait.cause.is_late:
+                until = f"They fail after {limit}"
+            elif wait.cause.node is None:
+                until = f"This time does not count for {_TIMEOUT}"
+            else:
+                until = f"Up to {_POSTPONED_H} h of pauses do not count for {_TIMEOUT}"
             warn(
                 logger,
                 _CODE,
