@@ -17,12 +17,13 @@ in place of Flink's checkpoints.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
 from spark_kafka_sink.base.clock import Clock
-from spark_kafka_sink.base.errors import KafkaSinkError, sentence, warn
+from spark_kafka_sink.base.errors import KafkaSinkError, coded, sentence, warn
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.protocol.messages.transactions import TransactionState
 from spark_kafka_sink.transactions import fencing, ownership
@@ -252,6 +253,10 @@ def _replay_advice(prefix: str) -> str:
 
 
 _DRIVER_TIMEOUT_MS = 60_000
+# Spark shows why a batch failed only after the abort, so an abort does not use up a second limit.
+_ABORT_PATIENCE_MS = 20_000
+# A request is not repeated if the pause before it would end after the deadline.
+_LAST_PAUSE_MS = 1_000
 
 
 class CommitTimes(NamedTuple):
@@ -434,7 +439,30 @@ class CommitProtocol:
         if the new output differs, TransactionLostError if brokers have aborted some transactions.
         """
         reached("commit.begin")
-        deadline_ms, decision = self._deadline(), plan.decision
+        deadline_ms = self._deadline()
+        with self._naming_limit(deadline_ms):
+            return self._commit(plan, unit, transactions, open_ms or {}, deadline_ms)
+
+    @contextmanager
+    def _naming_limit(self, deadline_ms: int) -> Iterator[None]:
+        """Name the limit of the whole commit in an error that it has caused."""
+        try:
+            yield
+        except KafkaSinkError as error:
+            if self._clock.now_ms() >= deadline_ms - _LAST_PAUSE_MS:
+                limit = f"The whole commit has kafka.max.block.ms = {self._patience_ms}"
+                error.args = (coded(f"{sentence(error)}. {limit}", error.code),)
+            raise
+
+    def _commit(
+        self,
+        plan: TransactionPlan,
+        unit: Unit,
+        transactions: Sequence[TaskTransaction],
+        open_ms: Mapping[str, int],
+        deadline_ms: int,
+    ) -> CommitTimes | None:
+        decision = plan.decision
         self._check_may_follow(decision, unit, None)
         if plan.is_repeated:
             return None
@@ -451,9 +479,7 @@ class CommitProtocol:
                 replace(decision, write=plan.write), unit, plan.token, deadline_ms
             )
             return CommitTimes()
-        oldest_ms = self._decision_finisher.check_open(
-            plan, transactions, open_ms or {}, deadline_ms
-        )
+        oldest_ms = self._decision_finisher.check_open(plan, transactions, open_ms, deadline_ms)
         reached("commit.checked")
         decided = decision.deciding(unit, transactions, committed, plan.write)
         decided = replace(decided, decided_ms=self._clock.timestamp_ms())
@@ -564,7 +590,8 @@ class CommitProtocol:
         decided.
         """
         reached("abort.begin")
-        deadline_ms = self._deadline()
+        patience_ms = min(self._patience_ms, _ABORT_PATIENCE_MS)
+        deadline_ms = self._client.admin.deadline_in(patience_ms)
         _, decision = self._read_when_complete(deadline_ms)
         if decision is None or decision.owner.driver_id != driver.driver_id:
             return decision

@@ -32,6 +32,7 @@ from spark_kafka_sink.base.errors import (
     KafkaSinkError,
     RemoteProtocolError,
     TopicError,
+    TransactionError,
     error_for_code,
     error_named,
     sentence,
@@ -88,9 +89,12 @@ _FETCH_BYTES = 16 * 1024 * 1024
 _FETCH_WAIT_MS = 100
 # A leader cut off from its replicas waits this long for them; then the client looks it up again.
 _APPEND_TIMEOUT_MS = 10_000
+# A topic that all brokers do not know for this long is deleted, not new or just moving.
+_MISSING_TOPIC_MS = 10_000
 # Timeout for the question whether another broker leads now.
 _LEADER_LOOKUP_MS = 10_000
 _ALSO_RETRIABLE = {"CONCURRENT_TRANSACTIONS"}
+_MISSING = "UNKNOWN_TOPIC_OR_PARTITION"
 
 _Partition = TypeVar("_Partition")
 
@@ -209,6 +213,7 @@ class LogPartition:
         at_most_version: int | None = None,
     ) -> Message:
         attempts = 0
+        known_at_ms = self._admin.now_ms()
         while True:
             error = error_named("LEADER_NOT_AVAILABLE")
             leader = self._leader
@@ -226,6 +231,10 @@ class LogPartition:
                         self._leader = leader
                         return answer
             self._leader = None
+            if error.name != _MISSING:
+                known_at_ms = self._admin.now_ms()
+            elif self._admin.now_ms() - known_at_ms >= _MISSING_TOPIC_MS:
+                raise _deleted_log(self._topic_partition.topic)
             if not self._admin.pause(attempts, deadline_ms):
                 name = type(request).__name__.removesuffix("Request")
                 raise BrokerError(error, f"{name} of {self._topic_partition} at {leader}")
@@ -274,6 +283,16 @@ class LogPartition:
                 if partition.partition_index == index:
                     return nodes.get(partition.leader_id), error
         return None, error
+
+
+def _deleted_log(topic: str) -> TransactionError:
+    return TransactionError(
+        f"the cluster has had no topic '{topic}' for {_MISSING_TOPIC_MS // 1000} s: the decision "
+        "log was deleted while it was in use. A decision that it had is lost with it, so nothing "
+        "is committed or aborted any more. Stop all queries that use it, and restore the topic; if "
+        "it is lost for good, start each query once with transaction.accept=missing-record",
+        code="TXN-031",
+    )
 
 
 class _WithErrorCode(Protocol):

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from spark_kafka_sink.base.errors import ConfigError, error_named
+from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, error_named
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.transactions import session
@@ -112,6 +112,41 @@ def test_abort_of_a_driver_that_was_taken_over_touches_nothing(lives):
     lives.protocol.abort(driver(1))
     lives.protocol.commit(plan, unit(0), written)
     assert lives.visible() == [b"new"]
+
+
+# --- how long a commit that cannot end takes ----------------------------------------------------
+
+MOST_MS = 90_000
+"""For commit and abort together: Spark shows why a micro-batch failed after both."""
+
+
+def failed_commit(lives, begun):
+    """The error of the commit, after which Spark calls abort."""
+    plan, written = begun
+    began_ms = lives.world.clock.ms
+    with pytest.raises(KafkaSinkError) as failed:
+        lives.protocol.commit(plan, unit(0), written)
+    with pytest.raises(KafkaSinkError):
+        lives.protocol.abort(driver(1))
+    assert lives.world.clock.ms - began_ms < MOST_MS
+    return failed.value
+
+
+@pytest.mark.parametrize("point", ["commit.begin", "commit.checked", "commit.decided"])
+def test_a_decision_log_that_is_deleted_under_a_running_query(lives, point):
+    begun = lives.begun(driver(1), b"a")
+    at(point, lambda: lives.world.cluster.topics.pop(LOG_TOPIC))
+    error = failed_commit(lives, begun)
+    assert error.code == "TXN-031"
+    assert_has(str(error), f"no topic '{LOG_TOPIC}' for 10 s", "transaction.accept=missing-record")
+
+
+def test_a_commit_without_brokers_names_its_limit(lives):
+    begun = lives.begun(driver(1), b"a")
+    lives.world.cluster.stop_all()
+    assert f"The whole commit has kafka.max.block.ms = {PATIENCE_MS}" in str(
+        failed_commit(lives, begun)
+    )
 
 
 # --- who may ------------------------------------------------------------------------------------
