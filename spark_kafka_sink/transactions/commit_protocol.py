@@ -259,6 +259,13 @@ _ABORT_PATIENCE_MS = 20_000
 _LAST_PAUSE_MS = 1_000
 
 
+def _taken_from(before: Decision | None, driver: Driver) -> Driver | None:
+    """Return the other driver that owns the record; None if there is none, or ``driver`` does."""
+    if before is None or before.owner.driver_id == driver.driver_id:
+        return None
+    return before.owner
+
+
 class CommitTimes(NamedTuple):
     """Times of a committed unit in ms; both 0 if there was nothing to decide.
 
@@ -336,9 +343,10 @@ class CommitProtocol:
                 fencing.check_settled(claimed, write, self._config.prefix)
             fencing.check_write_id(claimed, write, self._config.prefix)
             if unit is not None:
-                self._check_may_follow(claimed, unit, write)
+                self._check_may_follow(claimed, unit, write, _taken_from(before, driver))
             return claimed
 
+        taken_from = None
         may_begin_later = self._check_before_fencing(driver, check, deadline_ms)
         while True:
             token = self._fence_previous_driver(deadline_ms)
@@ -346,6 +354,7 @@ class CommitProtocol:
             # No other process can write any more, so the record in the log does not change.
             before = self.log.read_current(deadline_ms)
             decision = check(before, may_begin_later)
+            taken_from = taken_from or _taken_from(before, driver)
             if decision == before and decision.phase is not Phase.DECIDED:
                 break
             # Tasks need an unused token: take the id once more.
@@ -362,6 +371,7 @@ class CommitProtocol:
             is_repeated=decision.has(write),
             coordinator=coordinator,
             planned_at_ms=self._clock.now_ms(),
+            taken_from=taken_from,
         )
 
     def _claim_and_finish(
@@ -463,7 +473,7 @@ class CommitProtocol:
         deadline_ms: int,
     ) -> CommitTimes | None:
         decision = plan.decision
-        self._check_may_follow(decision, unit, None)
+        self._check_may_follow(decision, unit, None, plan.taken_from)
         if plan.is_repeated:
             return None
         # A micro-batch without rows is recorded only as the first: there is nothing to drop.
@@ -497,10 +507,15 @@ class CommitProtocol:
         reached("commit.swept")
         return times
 
-    def _check_may_follow(self, decision: Decision, unit: Unit, write: Write | None) -> None:
-        """Raise unless ``unit`` may be next. write: of a micro-batch that is a job"""
+    def _check_may_follow(
+        self, decision: Decision, unit: Unit, write: Write | None, other: Driver | None = None
+    ) -> None:
+        """Raise unless ``unit`` may be next.
+
+        write: of a micro-batch that is a job; other: the driver that had the prefix before
+        """
         if write is None:
-            fencing.check_order(decision, unit, self._config.prefix)
+            fencing.check_order(decision, unit, self._config.prefix, other)
         fencing.check_record_not_missing(
             decision, unit, write, self._config.prefix, self._config.log_topic
         )

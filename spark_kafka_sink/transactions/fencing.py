@@ -29,6 +29,7 @@ from spark_kafka_sink.transactions.client import (
 from spark_kafka_sink.transactions.model import (
     NO_UNIT,
     Decision,
+    Driver,
     FencedError,
     MissingRecordError,
     OutcomeError,
@@ -234,8 +235,11 @@ def check_write_id(decision: Decision, write: Write | None, prefix: str) -> None
         )
 
 
-def check_order(decision: Decision, unit: Unit, prefix: str) -> None:
-    """Raise if ``unit`` must not follow the unit in the log."""
+def check_order(decision: Decision, unit: Unit, prefix: str, other: Driver | None) -> None:
+    """Raise if ``unit`` must not follow the unit in the log.
+
+    other: the driver from which this one has taken the prefix, or would take it
+    """
     before = decision.unit
     if before.query_id != unit.query_id:
         if decision.former is not None:
@@ -246,10 +250,19 @@ def check_order(decision: Decision, unit: Unit, prefix: str) -> None:
     if before.batch_id is None or unit.batch_id is None or before == unit:
         return
     if unit.batch_id < before.batch_id:
+        if other is None:
+            found = f"{unit} comes after {before} was committed: the checkpoint has gone back"
+        else:
+            found = (
+                f"{unit} comes after {before} was committed by {other.since()}. If that driver "
+                "was running a moment ago, this one was paused meanwhile, and ends now: the "
+                "checkpoint is intact, and there is nothing to repair. Otherwise the checkpoint "
+                "has gone back"
+            )
         raise TransactionError(
-            f"{unit} comes after {before} was committed: the checkpoint has gone back, and "
-            "writing the batch again would duplicate its records. Restore the checkpoint; or, to "
-            f"start over on purpose: pykafka-sink transactions release --prefix {prefix}",
+            f"{found}, and writing the batch again would duplicate its records. Restore the "
+            "checkpoint; or, to start over on purpose: pykafka-sink transactions release "
+            f"--prefix {prefix}",
             code="TXN-018",
         )
     if decision.phase in (Phase.PARTIAL, Phase.UNKNOWN):

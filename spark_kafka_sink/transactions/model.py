@@ -475,6 +475,7 @@ class TransactionPlan:
     is_repeated: the write is done, and the tasks have nothing to write
     coordinator: of the driver's id when the token was issued, so that no task has to look it up
     planned_at_ms: by the monotonic clock, which the driver's processes share
+    taken_from: the driver that owned the prefix until this plan
     """
 
     prefix: str
@@ -487,6 +488,7 @@ class TransactionPlan:
     is_repeated: bool = False
     coordinator: Node | None = None
     planned_at_ms: int = 0
+    taken_from: Driver | None = None
 
 
 class FencedError(TransactionError):

@@ -170,7 +170,7 @@ _COMMIT_PROTOCOL = (
     ),
     Mutant(
         "transactions/commit_protocol.py",
-        "                self._check_may_follow(claimed, unit, write)\n",
+        "                self._check_may_follow(claimed, unit, write, _taken_from(before, driver))\n",
         "                pass\n",
         _PROTOCOL,
     ),

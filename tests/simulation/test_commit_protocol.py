@@ -302,6 +302,19 @@ def test_a_checkpoint_that_went_back_is_refused(lives):
     assert len(lives.visible()) == 6
 
 
+def test_a_driver_that_was_paused_before_its_first_plan_names_the_one_that_went_on(lives):
+    """Spark tells planning no micro-batch; where it is known, nothing is taken, see above."""
+    for number in range(3):
+        lives.batch(number, driver(2))
+    with pytest.raises(TransactionError, match="the checkpoint has gone back") as late:
+        lives.batch(1, driver(1))
+    text = str(late.value)
+    assert_has(text, "committed by driver driver-2 of query 'rows'", "the checkpoint is intact")
+    assert text.index("driver-2") < text.index("gone back")
+    lives.batch(3, driver(3))
+    assert len(lives.visible()) == 8
+
+
 def test_prefixes_that_begin_alike_do_not_meet(lives):
     """Nor does one's open decision hide the other's from it."""
     other = lives.protocol_of("p.q")
