@@ -23,6 +23,8 @@ KILL_DRIVER, KILL_WORKER, FAIL, HOLD, STRAGGLE = (
     "straggle",
 )
 STRAGGLE_S = 2.0
+COMMIT_STARTS = "commit.starts"
+"""A point that is not the sink's: Spark starts the process that commits, see held/sitecustomize.py."""
 # A process that nobody lets go on ends after this time.
 _HELD_AT_MOST_S = 3600.0
 DRIVER = "driver.json"

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import psutil
 
-from evidence.harness.crash import DRIVER, FOLDER, kill_driver
-from evidence.harness.query import Settings
+from evidence.harness.crash import COMMIT_STARTS, DRIVER, FOLDER, kill_driver
+from evidence.harness.query import BEGUN, Settings
 from spark_kafka_sink.transactions.crash_points import POINTS, VARIABLE
 from tests.patience import PATIENCE_S, eventually
+
+_REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 class Traps:
@@ -26,11 +28,16 @@ class Traps:
     @property
     def environment(self):
         """For the Spark driver."""
-        return {VARIABLE: "evidence.harness.crash:hook", FOLDER: str(self._folder)}
+        path = os.pathsep.join((str(_REPOSITORY / "evidence/harness/held"), str(_REPOSITORY)))
+        return {
+            VARIABLE: "evidence.harness.crash:hook",
+            FOLDER: str(self._folder),
+            "PYTHONPATH": path,
+        }
 
     def set(self, trap):
         """Set a trap; its name."""
-        assert trap.point in POINTS, trap.point
+        assert trap.point in (*POINTS, COMMIT_STARTS), trap.point
         self._count += 1
         name = f"{self._count:04}"
         hidden = self._folder / f".{name}"
@@ -53,7 +60,6 @@ class Traps:
             path.unlink(missing_ok=True)
 
 
-_REPOSITORY = Path(__file__).resolve().parents[2]
 IN_ONE_JVM = "local[2,2]"
 """A master with two task slots, that tries a task twice."""
 
@@ -94,6 +100,7 @@ class SparkDriver:
         """Returns at once; the one before it must be dead."""
         assert not self.is_running
         self._stop.unlink(missing_ok=True)
+        self._stop.with_suffix(BEGUN).unlink(missing_ok=True)
         (self.folder / DRIVER).unlink(missing_ok=True)
         path = self.folder / "query.json"
         settings = self._settings._replace(conf=self.conf)
@@ -102,7 +109,6 @@ class SparkDriver:
             **os.environ,
             **self.traps.environment,
             "PYSPARK_PYTHON": sys.executable,
-            "PYTHONPATH": str(_REPOSITORY),
         }
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -129,6 +135,12 @@ class SparkDriver:
         if not kill_driver(self.folder) and self._process is not None:
             self._process.kill()  # it has no working JVM yet
         self.wait()
+
+    def begin_stop(self):
+        """Let the query end; returns when Spark has begun to stop it."""
+        self._stop.touch()
+        begun = self._stop.with_suffix(BEGUN)
+        assert eventually(lambda: begun.exists() or not self.is_running, PATIENCE_S), self.tail()
 
     def stop(self):
         """Let the query end; the exit status."""

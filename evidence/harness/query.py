@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +20,8 @@ from evidence.harness.jobs import ID_DIGITS, KEYS
 from spark_kafka_sink.config.sink_options import UNIX_SOCKETS
 
 TASKS = 4
+BEGUN = ".begun"
+"""Suffix of a file beside ``stop``: the query has begun to stop, and is interrupted."""
 _VALUE_BYTES = 100
 
 
@@ -80,7 +84,12 @@ def main(path):
     while not Path(settings.stop).exists():
         if query.awaitTermination(0.1):
             break
-    query.stop()
+    stopping = threading.Thread(target=query.stop)
+    stopping.start()
+    while query.isActive:
+        time.sleep(0.01)
+    Path(settings.stop).with_suffix(BEGUN).touch()
+    stopping.join()
     spark.stop()
 
 

@@ -62,6 +62,7 @@ from spark_kafka_sink.transactions.model import (
 logger = logging.getLogger(__name__)
 
 ONGOING = "Ongoing"
+EMPTY = "Empty"
 _COMMITTED = {"PrepareCommit", "CompleteCommit"}
 _ABORTED = {"PrepareAbort", "CompleteAbort"}
 

@@ -29,6 +29,7 @@ from spark_kafka_sink.protocol.messages.transactions import TransactionState
 from spark_kafka_sink.transactions import fencing, ownership
 from spark_kafka_sink.transactions.ages import Ages, Timing, ages_of
 from spark_kafka_sink.transactions.client import (
+    EMPTY,
     ONGOING,
     Outcome,
     TransactionClient,
@@ -627,6 +628,31 @@ class CommitProtocol:
         self.abort_open_transactions(token, deadline_ms)
         reached("abort.swept")
         return decision
+
+    def clean_up_after(self, driver: Driver, planned: DriverToken) -> tuple[str, ...]:
+        """End what ``driver`` has left open and will not commit; return the transactional ids.
+
+        Transactions that are decided are committed: the record stays DECIDED for the next plan.
+        Raises FencedError if the plan was committed, or if the driver has planned again.
+        """
+        deadline_ms = self._client.admin.deadline_in(min(self._patience_ms, _ABORT_PATIENCE_MS))
+        left = self._client.open_task_transactions(self._config.prefix, deadline_ms)
+        if not left:
+            return ()
+        decision = self.abort(driver, planned)
+        if decision is None or decision.owner.driver_id != driver.driver_id:
+            return ()
+        if decision.phase is Phase.DECIDED:
+            self._client.commit_all(decision.transactions, deadline_ms)
+        return tuple(sorted(t.transactional_id for t in left))
+
+    def is_unused(self, planned: DriverToken) -> bool:
+        """Return True if nothing was decided with the token of a plan, and no later plan exists."""
+        name = self._driver_transactional_id
+        state = self._client.describe([name], self._deadline())[name]
+        if state is None or state.transaction_state != EMPTY:
+            return False
+        return (state.producer_id, state.producer_epoch) == planned.producer
 
     def _is_replanned(self, planned: DriverToken, deadline_ms: int) -> bool:
         """Return True if the driver's id was taken after this token's plan and commit."""

@@ -260,6 +260,26 @@ def abort_unit(options: SinkOptions, planned: DriverToken | None = None) -> str:
     return "nothing that was not committed before is visible; open transactions are aborted"
 
 
+def clean_up_after(options: SinkOptions, driver: Driver, planned: DriverToken) -> tuple[str, ...]:
+    """End what a query or job has left open that will not commit; return the transactional ids.
+
+    driver, planned: of its last plan
+
+    Raises FencedError if it was committed, or if there is a later plan.
+    """
+    with _session(options) as protocol:
+        return protocol.clean_up_after(driver, planned)
+
+
+def is_unused(options: SinkOptions, planned: DriverToken) -> bool:
+    """Return False if a plan was committed or replaced for certain."""
+    try:
+        with _session(options) as protocol:
+            return protocol.is_unused(planned)
+    except KafkaSinkError:
+        return True
+
+
 def abort_task(options: SinkOptions, transactional_id: str, is_superseded: bool) -> None:
     """Abort the transaction of a failed task, so that readers need not wait for the next plan.
 

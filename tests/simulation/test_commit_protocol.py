@@ -35,6 +35,7 @@ from tests.simulation.operating import (
     TIMEOUT_MS,
     Lives,
     at,
+    dies_at,
     driver,
     unit,
 )
@@ -112,6 +113,52 @@ def test_abort_of_a_driver_that_was_taken_over_touches_nothing(lives):
     lives.protocol.abort(driver(1))
     lives.protocol.commit(plan, unit(0), written)
     assert lives.visible() == [b"new"]
+
+
+# --- cleaning up after a query that was stopped before its commit, or whose driver has ended ------
+
+
+def cleaned_up(lives, plan):
+    """What another process ends after the plan's driver; each call has a process of its own."""
+    return lives.protocol_of("p").clean_up_after(plan.driver, plan.token)
+
+
+def test_what_a_stopped_query_left_open_is_aborted(lives):
+    lives.batch(0, driver(1))
+    plan, written = lives.begun(driver(1), b"a", b"b")
+    assert lives.protocol.is_unused(plan.token)
+    assert cleaned_up(lives, plan) == tuple(t.transactional_id for t in written)
+    lives.check_settled(b"0-0", b"0-1")
+    assert not lives.protocol.is_unused(plan.token)
+    assert cleaned_up(lives, plan) == ()
+    lives.batch(1, driver(1))
+    assert lives.visible() == [b"0-0", b"0-1", b"1-0", b"1-1"]
+
+
+@pytest.mark.parametrize("point", [p for p in DRIVER_POINTS if p.startswith("commit.")])
+def test_what_was_decided_becomes_visible_though_its_driver_has_ended(lives, point):
+    plan, written = lives.begun(driver(1), b"a", b"b")
+    dies_at(point, lambda: lives.protocol.commit(plan, unit(0), written))
+    cleaned_up(lives, plan)
+    is_decided = point not in ("commit.begin", "commit.checked", "commit.deciding")
+    lives.check_settled(*([b"a", b"b"] if is_decided else []))
+    again, written = lives.begun(driver(2), b"a", b"b")  # a replay
+    lives.protocol.commit(again, unit(0), written)
+    lives.check_settled(b"a", b"b")
+
+
+@pytest.mark.parametrize("by", [1, 2])
+def test_nothing_of_a_later_plan_is_ended(lives, by):
+    plan, _ = lives.begun(driver(1), b"a")
+    later, written = lives.begun(driver(by), b"b")
+    assert not lives.protocol.is_unused(plan.token)
+    if by == 1:
+        with pytest.raises(FencedError):
+            cleaned_up(lives, plan)
+    else:
+        assert cleaned_up(lives, plan) == ()
+    lives.protocol.commit(later, unit(0), written)
+    assert lives.visible() == [b"b"]
 
 
 # --- how long a commit that cannot end takes ----------------------------------------------------

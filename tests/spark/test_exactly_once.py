@@ -6,9 +6,10 @@ import shlex
 import pytest
 from pyspark.sql.functions import udf
 
-from evidence.harness.crash import HOLD, KILL_DRIVER, Trap
+from evidence.harness.crash import COMMIT_STARTS, HOLD, KILL_DRIVER, Trap
 from evidence.harness.driver import SparkDriver
 from evidence.harness.jobs import judge
+from evidence.harness.query import TASKS
 from evidence.harness.scene import EndOffsets, lingering, transactional_ids
 from spark_kafka_sink.__main__ import main
 from tests.patience import AN_HOUR_MS, PATIENCE_S, eventually
@@ -241,6 +242,18 @@ class TestKilledDriver:
         verdict = judge(kafka.bootstrap_servers, driver.topic, 3, 6 * ROWS_PER_BATCH)
         assert verdict.is_good, verdict
         assert lingering(kafka, f"eo-{driver.topic}.") == []
+
+    def test_a_stop_between_the_tasks_and_the_commit(self, kafka, driver):
+        """Spark can start neither commit nor abort: its thread is interrupted."""
+        query = driver("query", 6)
+        held = query.traps.set(Trap(COMMIT_STARTS, HOLD))
+        query.start()
+        query.await_sprung(held)
+        assert len(lingering(kafka, f"eo-{driver.topic}.")) == TASKS
+        query.begin_stop()
+        query.traps.release(held)
+        assert query.wait() == 0
+        assert eventually(lambda: not lingering(kafka, f"eo-{driver.topic}."), PATIENCE_S)
 
     @pytest.mark.long
     def test_the_older_of_two_drivers_stops(self, kafka, driver):

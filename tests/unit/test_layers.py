@@ -73,6 +73,9 @@ ALLOWED_IN_SPARK = {
     "spark.schemas": {
         *("config", "formats", "registry", "spark.row_planning"),
     },
+    "spark.guard": {
+        *("config.sink_options", "spark.worker", "spark.writer", "transactions"),
+    },
     "spark.writer": {
         *("config", "formats.plan", "spark", "transactions"),
     },
