@@ -68,6 +68,13 @@ PROGRAMS = {
         "20 min",
         "evidence.chaos.planted",
     ),
+    "stops": Program(
+        "200 streams and jobs that are stopped, interrupted or ended at any point leave no transaction open",
+        "50 min",
+        "evidence.stops.run",
+        usual=("--keep",),
+        before="a change of transactions/",
+    ),
     "epochs": Program(
         "exactly-once goes on where the epochs of producer ids end, with drivers that die; one Kafka a run",
         "6 min",

@@ -23,15 +23,14 @@ import pickle
 import select
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spark_kafka_sink.base.clock import SystemClock
-from spark_kafka_sink.base.errors import KafkaSinkError, warn
-from spark_kafka_sink.base.machine import process_identity
+from spark_kafka_sink.base.clock import Clock, SystemClock
+from spark_kafka_sink.base.errors import KafkaSinkError, sentence, warn
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.worker import set_up
 from spark_kafka_sink.spark.writer import complete_commands
@@ -50,62 +49,114 @@ _LENGTH_BYTES = 8
 # --- the threads of a JVM ------------------------------------------------------------------------
 
 
-def _name_of(process: Path) -> str:
+# Fields of /proc/ID/stat after the name, which may contain spaces: proc(5) counts from 3.
+_STATE, _PARENT, _START_TIME = 0, 1, 19
+
+
+def _stat(process_id: int) -> list[bytes]:
+    """Return the fields of a process or thread. Raises OSError, as FileNotFoundError without it."""
+    return (_PROC / str(process_id) / "stat").read_bytes().rpartition(b")")[2].split()
+
+
+def _name(process: Path) -> str:
     return (process / "comm").read_text(encoding="utf-8", errors="replace").rstrip("\n")
 
 
-def _parent_of(process_id: int) -> int:
-    stat = (_PROC / str(process_id) / "stat").read_bytes()
-    return int(stat.rpartition(b")")[2].split()[1])
+class Life(NamedTuple):
+    """A process or thread, by its id and the time of its start, as ids are used again."""
+
+    process_id: int
+    started: bytes
+
+    @classmethod
+    def of(cls, process_id: int) -> Life:
+        """Return the present process or thread with this id. Raises OSError."""
+        return cls(process_id, _stat(process_id)[_START_TIME])
+
+    def has_ended(self) -> bool:
+        """Return True if it has ended for certain."""
+        try:
+            fields = _stat(self.process_id)
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        except OSError:
+            return False  # too many open files, for example
+        return fields[_STATE] in (b"Z", b"X") or fields[_START_TIME] != self.started
 
 
-def jvm_above(process_id: int) -> int | None:
-    """Return the id of the JVM that has started this process, directly or not; None without one."""
+@cache
+def jvm_above(process_id: int) -> Life | None:
+    """Return the JVM that has started this process, directly or not; None without one."""
     try:
         while process_id > 1:
-            process_id = _parent_of(process_id)
-            if _name_of(_PROC / str(process_id)) == _JVM:
-                return process_id
+            process_id = int(_stat(process_id)[_PARENT])
+            if _name(_PROC / str(process_id)) == _JVM:
+                return Life.of(process_id)
     except OSError:
         pass
     return None
 
 
-def query_threads(jvm_id: int) -> frozenset[str]:
-    """Return the identities of the threads in which the queries of a JVM run."""
+def query_threads(jvm: Life) -> frozenset[Life]:
+    """Return the threads in which the queries of a JVM run."""
     found = set()
     with suppress(OSError):
-        for thread in (_PROC / str(jvm_id) / "task").iterdir():
+        for thread in (_PROC / str(jvm.process_id) / "task").iterdir():
             with suppress(OSError):  # it has just ended
-                if _name_of(thread).startswith(_QUERY_THREAD):
-                    found.add(process_identity(int(thread.name)))
-    return frozenset(identity for identity in found if identity is not None)
-
-
-def has_ended(identity: str) -> bool:
-    """Return True if the process or thread with this identity has ended."""
-    return process_identity(int(identity.partition("-")[0])) != identity
+                if _name(thread).startswith(_QUERY_THREAD):
+                    found.add(Life.of(int(thread.name)))
+    return frozenset(found)
 
 
 # --- in the process that plans -------------------------------------------------------------------
 
 
+_Key = tuple[Any, ...]
+
+
 class Planned(NamedTuple):
     """What a guard gets to know of a plan.
 
-    lives: identities of the threads, or of the process, one of which runs the query or job
+    lives: the threads, or the process, one of which runs the query or job
     """
 
     options: SinkOptions
     driver: Driver
     token: DriverToken
-    lives: frozenset[str]
+    lives: frozenset[Life]
 
     @property
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> _Key:
         """The cluster and the prefix, of which only the latest plan counts."""
-        assert self.options.exactly_once is not None
-        return self.options.producer.bootstrap_servers, self.options.exactly_once.prefix
+        return _key(self.options)
+
+
+def _key(options: SinkOptions) -> _Key:
+    assert options.exactly_once is not None
+    return options.producer.bootstrap_servers, options.exactly_once.prefix
+
+
+class QueryThreads:
+    """The thread of each query that this process has planned, as far as it is known."""
+
+    def __init__(self) -> None:
+        self._found: dict[_Key, frozenset[Life]] = {}
+
+    def find(self, key: _Key, look: Callable[[], frozenset[Life]]) -> frozenset[Life]:
+        """Return the threads one of which runs the query. look: returns all threads of queries
+
+        It was there at each of the query's plans, and is no other query's.
+        """
+        before = self._found.get(key, frozenset())
+        if len(before) == 1 and not any(life.has_ended() for life in before):
+            return before
+        now = look()
+        others = {
+            o for k, found in self._found.items() if k != key and len(found) == 1 for o in found
+        }
+        lives = (before & now) or now
+        self._found[key] = (lives - others) or lives
+        return self._found[key]
 
 
 class GuardProcess:
@@ -129,6 +180,7 @@ class GuardProcess:
         self._process = subprocess.Popen(
             [sys.executable, "-c", f"from {__name__} import main; main()"],
             stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
             env=environment,
             start_new_session=True,  # Spark ends its Python processes by their group
         )
@@ -142,18 +194,20 @@ class GuardProcess:
 
 
 _guard = GuardProcess()
+_query_threads = QueryThreads()
 
 
-def guard(options: SinkOptions, plan: TransactionPlan | None, is_query: bool) -> None:
+def guard(options: SinkOptions, plan: TransactionPlan, is_query: bool) -> None:
     """Have the transactions of ``plan`` ended if the query or job does not commit them.
 
     Does nothing in a process that no JVM has started. Never raises: a guard is no part of a write.
     """
-    jvm_id = None if plan is None else jvm_above(os.getpid())
-    if plan is None or jvm_id is None:
+    jvm = jvm_above(os.getpid())
+    if jvm is None:
         return
-    jvm = process_identity(jvm_id)
-    lives = query_threads(jvm_id) if is_query else frozenset({jvm} if jvm else ())
+    lives = frozenset({jvm})
+    if is_query:
+        lives = _query_threads.find(_key(options), partial(query_threads, jvm))
     try:
         if lives:
             _guard.tell(Planned(options, plan.driver, plan.token, lives))
@@ -167,51 +221,38 @@ _LOOK_S = 0.5
 _ASK_MS = 30_000
 
 
-@dataclass
-class _Watched:
-    planned: Planned
-    lives: frozenset[str]
-
-
 class Guard:
     """The plans of one planning process, until each is committed, replaced or cleaned up."""
 
-    def __init__(self) -> None:
-        self._watched: dict[tuple[Any, ...], _Watched] = {}
-        self._clock = SystemClock()
-        self._asked_at_ms = self._clock.now_ms()
+    def __init__(self, clock: Clock, clean_up: Callable[[Planned], None]) -> None:
+        self._clock = clock
+        self._clean_up = clean_up
+        self._plans: dict[_Key, Planned] = {}
+        self._asked_at_ms = clock.now_ms()
 
     def is_needed(self) -> bool:
         """Return True if a plan may still have to be cleaned up."""
-        return bool(self._watched)
+        return bool(self._plans)
 
     def add(self, planned: Planned) -> None:
-        """Replace the earlier plan of the prefix.
+        """Replace the earlier plan of the prefix."""
+        self._plans[planned.key] = planned
 
-        A query's thread was there at each of its plans. A thread that is another query's is not its
-        own.
-        """
-        before = self._watched.pop(planned.key, None)
-        lives = planned.lives
-        if before is not None:
-            lives = (before.lives & lives) or lives
-        known = {one for w in self._watched.values() if len(w.lives) == 1 for one in w.lives}
-        self._watched[planned.key] = _Watched(planned, (lives - known) or lives)
+    def look(self) -> None:
+        """Clean up after what has ended."""
+        for key, planned in list(self._plans.items()):
+            if all(life.has_ended() for life in planned.lives):
+                del self._plans[key]
+                self._clean_up(planned)
 
-    def look(self, is_last: bool) -> None:
-        """Clean up after what has ended.
-
-        is_last: there will be no other plan, so that a plan which is committed is no longer watched
-        """
-        for key, watched in list(self._watched.items()):
-            if all(has_ended(identity) for identity in watched.lives):
-                del self._watched[key]
-                clean_up(watched.planned)
-        if is_last and self._clock.now_ms() - self._asked_at_ms >= _ASK_MS:
-            self._asked_at_ms = self._clock.now_ms()
-            for key, watched in list(self._watched.items()):
-                if not is_unused(watched.planned.options, watched.planned.token):
-                    del self._watched[key]
+    def forget_committed(self, is_unused: Callable[[SinkOptions, DriverToken], bool]) -> None:
+        """Forget plans that are done, at most every ``_ASK_MS``: no later one replaces them."""
+        if self._clock.now_ms() - self._asked_at_ms < _ASK_MS:
+            return
+        self._asked_at_ms = self._clock.now_ms()
+        for key, planned in list(self._plans.items()):
+            if not is_unused(planned.options, planned.token):
+                del self._plans[key]
 
 
 def clean_up(planned: Planned) -> None:
@@ -227,7 +268,7 @@ def clean_up(planned: Planned) -> None:
     except KafkaSinkError as error:
         text = (
             f"the query or job of transactional.id.prefix '{prefix}' has ended before its commit, "
-            f"and its transactions could not be aborted ({error}): readers may wait for them until "
+            f"and its transactions could not be aborted ({sentence(error)}): readers may wait for them until "
             "it is started again, for kafka.transaction.timeout.ms, or until "
             f"pykafka-sink transactions abort --prefix {prefix}"
         )
@@ -262,11 +303,12 @@ def _messages(descriptor: int) -> Iterator[Planned | None]:
 def main() -> None:
     """Guard the plans that come by standard input."""
     logging.raiseExceptions = False  # a driver that has ended reads no log
-    watching = Guard()
+    watching = Guard(SystemClock(), clean_up)
     for planned in _messages(sys.stdin.fileno()):
         if planned is not None:
             watching.add(planned)
-        watching.look(is_last=False)
+        watching.look()
     while watching.is_needed():
-        watching.look(is_last=True)
         select.select([], [], [], _LOOK_S)
+        watching.look()
+        watching.forget_committed(is_unused)

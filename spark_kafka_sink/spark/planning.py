@@ -148,3 +148,11 @@ def plan_transactions(
 
     with completed_commands(options):
         return plan_unit(options, is_job, unit)
+
+
+def guard_transactions(options: SinkOptions, plan: TransactionPlan | None, is_query: bool) -> None:
+    """Have the tasks' transactions ended if Spark stops the query or job before its commit."""
+    if plan is not None:
+        from spark_kafka_sink.spark.guard import guard
+
+        guard(options, plan, is_query)

@@ -38,6 +38,7 @@ from spark_kafka_sink.spark.planning import (
     UNNAMED_QUERY,
     PlanningTimer,
     check_surroundings,
+    guard_transactions,
     parse_options,
     plan_schemas,
     plan_transactions,
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from spark_kafka_sink.config.sink_options import SinkOptions
     from spark_kafka_sink.spark.row_planning import InputLayout
     from spark_kafka_sink.spark.writer import KafkaBatchWriter, KafkaStreamWriter
-    from spark_kafka_sink.transactions.model import TransactionPlan
 
 NAME = "pykafka-sink"
 
@@ -77,13 +77,6 @@ def advise_on_sockets() -> None:
             f"with {UNIX_SOCKETS}=true, each task takes about 40 ms less: pykafka-sink docs tuning"
         )
         log_once([advice], level=logging.INFO)
-
-
-def _guard(options: SinkOptions, plan: TransactionPlan | None, is_query: bool) -> None:
-    if plan is not None:
-        from spark_kafka_sink.spark.guard import guard
-
-        guard(options, plan, is_query)
 
 
 _ONLY_APPENDS = "SPARK-005"
@@ -134,7 +127,7 @@ class KafkaSinkDataSource(DataSource):
             )
         options, rows = self._checked(schema, is_stream=False)
         plan = plan_transactions(options, is_job=True)
-        _guard(options, plan, is_query=False)
+        guard_transactions(options, plan, is_query=False)
         advise_on_sockets()
         return KafkaBatchWriter(options, rows.positions, plan, time.until_now(), rows.plan)
 
@@ -153,7 +146,7 @@ class KafkaSinkDataSource(DataSource):
         planned = None
         if self._plans:
             transactions = plan_transactions(options, is_job=False)
-            _guard(options, transactions, is_query=True)
+            guard_transactions(options, transactions, is_query=True)
             advise_on_sockets()
             planned = time.until_now()
         return KafkaStreamWriter(options, rows.positions, transactions, planned, rows.plan)
