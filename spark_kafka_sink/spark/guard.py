@@ -268,8 +268,8 @@ def clean_up(planned: Planned) -> None:
     except KafkaSinkError as error:
         text = (
             f"the query or job of transactional.id.prefix '{prefix}' has ended before its commit, "
-            f"and its transactions could not be aborted ({sentence(error)}): readers may wait for them until "
-            "it is started again, for kafka.transaction.timeout.ms, or until "
+            f"and its transactions could not be aborted ({sentence(error)}): readers may wait for "
+            "them until it is started again, for kafka.transaction.timeout.ms, or until "
             f"pykafka-sink transactions abort --prefix {prefix}"
         )
         warn(logger, "TXN-044", complete_commands(text, options))
