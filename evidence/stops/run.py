@@ -150,6 +150,7 @@ def stopped(process, stop, kafka, folder):
         options["transaction.log.replication.factor"] = "1"
     name = None if stop.at == RANDOM else process.traps.set(Trap(stop.at, HOLD))
     ended, started, stopping = map(process.count, ("ended", "started", "stopping"))
+    logged = len(process.text())
     checkpoint = str(folder / stop.prefix)
     process.send(start=stop.kind, options=options, checkpoint=checkpoint)
     process.await_word("started", started + 1)
@@ -168,16 +169,16 @@ def stopped(process, stop, kafka, folder):
     else:
         process.signal(signal.SIGINT if stop.how == CTRL_C else signal.SIGTERM)
         process.wait()
-    return _after(process, stop, kafka)
+    return _after(process, stop, kafka, logged)
 
 
-def _after(process, stop, kafka):
+def _after(process, stop, kafka, logged):
     began = time.monotonic()
     left = lingering(kafka, f"{stop.prefix}.")
     while left and time.monotonic() - began < _SETTLED_S:
         left = lingering(kafka, f"{stop.prefix}.")
     seconds = round(time.monotonic() - began, 1)
-    text = process.log.read_text(encoding="utf-8", errors="replace")
+    text = process.text()[logged:]
     is_documented = DOCUMENTED in text and f"--prefix {stop.prefix}" in text
     return {
         **stop._asdict(),
