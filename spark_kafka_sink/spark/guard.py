@@ -23,7 +23,7 @@ import pickle
 import select
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.worker import set_up
 from spark_kafka_sink.spark.writer import complete_commands
 from spark_kafka_sink.transactions.model import Driver, DriverToken, FencedError, TransactionPlan
-from spark_kafka_sink.transactions.session import clean_up_after, is_unused
+from spark_kafka_sink.transactions.session import clean_up_after, clean_up_late, is_unused
 
 logger = logging.getLogger(__name__)
 
@@ -219,6 +219,7 @@ def guard(options: SinkOptions, plan: TransactionPlan, is_query: bool) -> None:
 
 _LOOK_S = 0.5
 _ASK_MS = 30_000
+_LATE_LOOKS, _LATE_LOOK_S = 2, 2.0
 
 
 class Guard:
@@ -262,7 +263,13 @@ def clean_up(planned: Planned) -> None:
     set_up(options)
     prefix = options.exactly_once.prefix
     try:
-        ended = clean_up_after(options, driver, token)
+        ended, late_token = clean_up_after(options, driver, token)
+        _log_ended(prefix, ended)
+        # Tasks may end later than the query, and be killed before they find the token used.
+        for _ in range(_LATE_LOOKS):
+            if late_token is not None:
+                select.select([], [], [], _LATE_LOOK_S)
+                _log_ended(prefix, clean_up_late(options, late_token))
     except FencedError:
         return  # it was committed, or planned again
     except KafkaSinkError as error:
@@ -273,7 +280,9 @@ def clean_up(planned: Planned) -> None:
             f"pykafka-sink transactions abort --prefix {prefix}"
         )
         warn(logger, "TXN-044", complete_commands(text, options))
-        return
+
+
+def _log_ended(prefix: str, ended: Sequence[str]) -> None:
     if ended:
         logger.info(
             f"the query or job of transactional.id.prefix '{prefix}' has ended before its commit: "

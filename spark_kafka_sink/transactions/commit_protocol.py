@@ -278,6 +278,16 @@ class CommitTimes(NamedTuple):
     decided_for_ms: int = 0
 
 
+class CleanUp(NamedTuple):
+    """What was ended of an undecided plan, and the token with which late transactions may be.
+
+    token: None if nothing more must be ended
+    """
+
+    ended: tuple[str, ...]
+    token: DriverToken | None
+
+
 class CommitProtocol:
     """The protocol for one prefix. Every method ends within ``patience_ms``.
 
@@ -301,6 +311,7 @@ class CommitProtocol:
         self._decision_finisher = DecisionFinisher(client, self.log, config, clock)
         # The plan's token of the last commit -> the token after the commit's own records.
         self._token_after_commit: dict[DriverToken, DriverToken] = {}
+        self._last_abort: DriverToken | None = None
 
     def close(self) -> None:
         """Close every connection."""
@@ -626,25 +637,32 @@ class CommitProtocol:
         if decision is None or not is_ours or decision.phase is Phase.DECIDED:
             return decision
         self.abort_open_transactions(token, deadline_ms)
+        self._last_abort = token
         reached("abort.swept")
         return decision
 
-    def clean_up_after(self, driver: Driver, planned: DriverToken) -> tuple[str, ...]:
-        """End what ``driver`` has left open and will not commit; return the transactional ids.
+    def clean_up_after(self, driver: Driver, planned: DriverToken) -> CleanUp:
+        """End what ``driver`` has left open and will not commit.
 
+        Uses up the token, also if nothing is open: a task that is late finds that out.
         Transactions that are decided are committed: the record stays DECIDED for the next plan.
         Raises FencedError if the plan was committed, or if the driver has planned again.
         """
         deadline_ms = self._client.admin.deadline_in(min(self._patience_ms, _ABORT_PATIENCE_MS))
         left = self._client.open_task_transactions(self._config.prefix, deadline_ms)
-        if not left:
-            return ()
         decision = self.abort(driver, planned)
         if decision is None or decision.owner.driver_id != driver.driver_id:
-            return ()
+            return CleanUp((), None)
+        ended = tuple(sorted(t.transactional_id for t in left))
         if decision.phase is Phase.DECIDED:
             self._client.commit_all(decision.transactions, deadline_ms)
-        return tuple(sorted(t.transactional_id for t in left))
+            return CleanUp(ended, None)
+        return CleanUp(ended, self._last_abort)
+
+    def clean_up_late(self, token: DriverToken) -> tuple[str, ...]:
+        """End what tasks have begun since a clean-up. Raises FencedError after a later plan."""
+        deadline_ms = self._client.admin.deadline_in(min(self._patience_ms, _ABORT_PATIENCE_MS))
+        return self.abort_open_transactions(token, deadline_ms)
 
     def is_unused(self, planned: DriverToken) -> bool:
         """Return True if nothing was decided with the token of a plan, and no later plan exists."""

@@ -24,7 +24,7 @@ from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.network.admin import AdminClient
 from spark_kafka_sink.transactions.checkpoints import qualified, query_id_at
 from spark_kafka_sink.transactions.client import TransactionClient
-from spark_kafka_sink.transactions.commit_protocol import CommitProtocol, CommitTimes
+from spark_kafka_sink.transactions.commit_protocol import CleanUp, CommitProtocol, CommitTimes
 from spark_kafka_sink.transactions.decision_log import (
     check_brokers,
     prepare_log_topic,
@@ -260,8 +260,8 @@ def abort_unit(options: SinkOptions, planned: DriverToken | None = None) -> str:
     return "nothing that was not committed before is visible; open transactions are aborted"
 
 
-def clean_up_after(options: SinkOptions, driver: Driver, planned: DriverToken) -> tuple[str, ...]:
-    """End what a query or job has left open that will not commit; return the transactional ids.
+def clean_up_after(options: SinkOptions, driver: Driver, planned: DriverToken) -> CleanUp:
+    """End what a query or job has left open that will not commit.
 
     driver, planned: of its last plan
 
@@ -269,6 +269,12 @@ def clean_up_after(options: SinkOptions, driver: Driver, planned: DriverToken) -
     """
     with _session(options) as protocol:
         return protocol.clean_up_after(driver, planned)
+
+
+def clean_up_late(options: SinkOptions, token: DriverToken) -> tuple[str, ...]:
+    """End what tasks have begun since a clean-up; return the transactional ids."""
+    with _session(options) as protocol:
+        return protocol.clean_up_late(token)
 
 
 def is_unused(options: SinkOptions, planned: DriverToken) -> bool:
