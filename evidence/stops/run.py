@@ -110,8 +110,12 @@ class Process:
     def await_word(self, word, count):
         """Wait until it has said ``word`` so often, or has ended."""
         assert eventually(lambda: self._words[word] >= count or not self.is_running, PATIENCE_S), (
-            self.log.read_text(encoding="utf-8")[-3000:]
+            self.text()[-3000:]
         )
+
+    def text(self):
+        """All that it has logged."""
+        return self.log.read_text(encoding="utf-8", errors="replace")
 
     @property
     def is_running(self):
