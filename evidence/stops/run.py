@@ -68,9 +68,9 @@ def stops(count, seed):
     rng = random.Random(seed)
     for number in range(count):
         kind = ("stream", "job")[number % 2]
-        how = (STOP, STOP, CTRL_C, TERMINATE)[number // 2 % 4]
-        is_exact = number % 10 != 9
-        at = HELD[number // 2 % len(HELD)] if is_exact and number % 4 < 2 else RANDOM
+        how = rng.choice((STOP, STOP, CTRL_C, TERMINATE))
+        is_exact = number % 10 < 8
+        at = HELD[number // 4 % len(HELD)] if is_exact and number % 4 < 2 else RANDOM
         guarantee = "exactly-once" if is_exact else "at-least-once"
         yield Stop(number, kind, guarantee, how, at, round(rng.uniform(0, _LATEST_S), 2))
 
