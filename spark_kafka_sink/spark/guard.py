@@ -7,12 +7,12 @@ the next start, or for ``kafka.transaction.timeout.ms``.
 
 So each of Spark's processes that plan has a guard: a process in a session of its own, which
 outlives both. It gets each plan by its standard input. When the query's thread, or the JVM of a
-job, has ended, the guard ends what is open, as Spark's abort does: by the commit protocol, which
-changes nothing that is decided or belongs to a later plan.
+job, has ended, the guard ends what is open, as Spark's abort does. The commit protocol changes
+nothing that is decided or belongs to a later plan.
 
 The JVM shows its threads under /proc, so a guard needs Linux. All query threads of a JVM have the
-same name there. If several queries start at the same time, a guard cannot tell their threads apart,
-and waits until all of these have ended.
+same name there. If several queries start at the same time, a guard cannot distinguish their
+threads, and waits until all of these have ended.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ _Key = tuple[Any, ...]
 
 
 class Planned(NamedTuple):
-    """What a guard gets to know of a plan.
+    """A plan, as its guard knows it.
 
     lives: the threads, or the process, one of which runs the query or job
     """

@@ -279,7 +279,7 @@ class CommitTimes(NamedTuple):
 
 
 class CleanUp(NamedTuple):
-    """What was ended of an undecided plan, and the token with which late transactions may be.
+    """The transactions that were ended, and the token with which late ones are.
 
     token: None if nothing more must be ended
     """
