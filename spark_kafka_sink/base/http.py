@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import io
 import queue
+import re
 import socket
 import ssl
 import threading
@@ -35,6 +36,8 @@ _PUBLIC_HEADERS = {
     *("accept", "accept-encoding", "cache-control", "connection"),
     *("content-encoding", "content-length", "content-type", "host", "user-agent"),
 }
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\t -~\x80-\xff]*")
 
 
 class Request(NamedTuple):
@@ -115,6 +118,23 @@ def host_and_port(url: SplitResult, option: str) -> tuple[str, int]:
     return url.hostname, port or _PORTS[url.scheme]
 
 
+def check_header(name: str, value: str, source: str) -> None:
+    """Raise ConfigError for a header that HTTP cannot have. Python's own error would quote it.
+
+    source: where the header comes from; the error shows nothing else of it
+    """
+    if not _HEADER_NAME.fullmatch(name):
+        problem = "has a name that no header of HTTP can have"
+    elif not _HEADER_VALUE.fullmatch(value):
+        problem = (
+            "has a line break, or another character that no header of HTTP can have: it must be "
+            "one line (base64 breaks a long one unless it is called as base64 -w0)"
+        )
+    else:
+        return
+    raise ConfigError(f"{source} {problem}", code="OPTION-003")
+
+
 def exchange(
     request: Request, context: ssl.SSLContext | None, limits: Limits, clock: Clock
 ) -> Response:
@@ -123,7 +143,7 @@ def exchange(
     context: for https
 
     Raises TimeoutError when a limit has passed; OSError, including ssl.SSLError; HTTPException;
-    UnicodeError for an invalid host name.
+    UnicodeError for an invalid host name; ConfigError, also for a header that HTTP cannot have.
     """
     url = request.url
     route = _route_to(url, request.option)
@@ -132,6 +152,10 @@ def exchange(
     if route.proxy is not None and context is None:
         target = f"http://{url.netloc.rpartition('@')[2]}{target}"
         headers.update(route.proxy.headers)
+    for name, value in headers.items():
+        check_header(name, value, f"a header of the request to {request.option}")
+    # From here on, because `redacted` must know them in errors, too: an error's traceback has them.
+    credentials = tuple(_credentials_in(headers))
     end_ms = clock.now_ms() + limits.total_ms
     try:
         until = _Deadline(clock, min(end_ms, clock.now_ms() + limits.connect_ms))
@@ -144,7 +168,7 @@ def exchange(
             except OSError as error:
                 raise _tls_alert_or(_DeadlineSocket(sock, until), error) from None
             answer = _answer(connection, request.most_bytes, clock)
-            return answer._replace(credentials=tuple(_credentials_in(headers)))
+            return answer._replace(credentials=credentials)
     except socket.timeout:  # no TimeoutError before Python 3.10
         raise _no_time() from None
 

@@ -228,7 +228,7 @@ def _problem_of_signals(signals: list[str]) -> str | None:
     return None if is_known else f"must be one or more of {', '.join(OTLP_SIGNALS)}"
 
 
-def _problem_of_headers(text: Secret) -> str | None:
+def problem_of_headers(text: Secret) -> str | None:
     """Return why the headers are invalid, or None; the answer shows no part of the text."""
     for number, part in enumerate(text.reveal().split(","), 1):
         name, separator, _ = part.partition("=")
@@ -273,7 +273,7 @@ METRICS_KEYS = (
         Default: OTEL_EXPORTER_OTLP_ENDPOINT, else `http://localhost:4318`.
         > Set it to send to a collector."""),
     ConfigKey(
-        "metrics.otlp.headers", "password", None, _problem_of_headers, takes_references=True
+        "metrics.otlp.headers", "password", None, problem_of_headers, takes_references=True
     ).about("""
         Headers of each request, as name=value,name=value with percent-encoded values, e.g.
         `Authorization=${env:OTLP_AUTHORIZATION}`. Default: OTEL_EXPORTER_OTLP_HEADERS.

@@ -398,6 +398,7 @@ _TEMPORALITY = f"{_VARIABLES}METRICS_TEMPORALITY_PREFERENCE"
 _HISTOGRAM = f"{_VARIABLES}METRICS_DEFAULT_HISTOGRAM_AGGREGATION"
 _PROTOCOLS = tuple(f"{_VARIABLES}{of}PROTOCOL" for of in ("", "METRICS_", "TRACES_"))
 _PROTOBUF = "application/x-protobuf"
+_HEADER_LOGGER = "opentelemetry.util.re"
 _EXPORTERS = {OTLP_METRICS: OTLPMetricExporter, OTLP_TRACES: OTLPSpanExporter}
 _AFTER_THE_REQUEST = (TimeoutError, TruncatedResponseError, HTTPException)
 """Errors after which a receiver may have the whole request."""
@@ -415,6 +416,7 @@ class OtlpExporter:
         attach(set_value("suppress_instrumentation", True))
         for exporter in _EXPORTERS.values():
             logging.getLogger(exporter.__module__).addFilter(_filter_exporter_logs)
+        logging.getLogger(_HEADER_LOGGER).addFilter(_filter_header_logs)
         _warn_ignored_variables()
         for note in short_timeouts(output):
             warn(logger, "METRICS-006", note)
@@ -603,6 +605,19 @@ def _exporters_response(answer: Response) -> requests.Response:
 def _filter_exporter_logs(record: logging.LogRecord) -> bool:
     """Drop the exporters' logs of the sending thread: the sink logs each failure once itself."""
     return current_thread().name != THREAD_NAME
+
+
+def _filter_header_logs(_: logging.LogRecord) -> bool:
+    """Replace the sending thread's logs of headers in variables, because they quote the header."""
+    if current_thread().name != THREAD_NAME:
+        return True
+    warn(
+        logger,
+        "METRICS-005",
+        f"a header in {_VARIABLES}HEADERS, or in the variable of a signal, has no effect: it is "
+        "not as name=value. Parts are separated by commas, and values are encoded as in URLs",
+    )
+    return False
 
 
 def _warn_ignored_variables() -> None:

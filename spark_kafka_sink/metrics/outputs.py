@@ -25,7 +25,13 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from spark_kafka_sink.base.errors import ConfigError, warn
-from spark_kafka_sink.config.sink_keys import BACKUPS, MetricsOutputs, OtlpOutput
+from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.config.sink_keys import (
+    BACKUPS,
+    MetricsOutputs,
+    OtlpOutput,
+    problem_of_headers,
+)
 from spark_kafka_sink.metrics.background import (
     FailureLog,
     Send,
@@ -43,6 +49,7 @@ logger = logging.getLogger(__name__)
 
 _DEFAULT_TIMEOUT_S = 3.0
 _HEADERS = "metrics.otlp.headers"
+_VALUE = "OPTION-003"
 _PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 _TIMEOUTS = ("OTEL_EXPORTER_OTLP_{}_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT")
 _DISABLED = "OTEL_SDK_DISABLED"
@@ -73,12 +80,23 @@ def is_otlp_disabled() -> bool:
 
 
 def otlp_headers(output: OtlpOutput) -> dict[str, str] | None:
-    """Return headers by name; None leaves them to the environment. Raises ConfigError."""
+    """Return headers by name; None leaves them to the environment.
+
+    Raises ConfigError, also for what a reference gives and no header can be.
+    """
     if output.headers is None:
         return None
-    parts = resolve(output.headers.reveal(), _HEADERS).split(",")
-    pairs = [part.partition("=") for part in parts]
-    return {name.strip(): unquote(value.strip()) for name, _, value in pairs}
+    from spark_kafka_sink.base.http import check_header
+
+    resolved = Secret(resolve(output.headers.reveal(), _HEADERS))
+    problem = problem_of_headers(resolved)
+    if problem is not None:
+        raise ConfigError(f"{_HEADERS}, with the values of its references: {problem}", code=_VALUE)
+    pairs = [part.partition("=") for part in resolved.reveal().split(",")]
+    headers = {name.strip(): unquote(value.strip()) for name, _, value in pairs}
+    for name, value in headers.items():
+        check_header(name, value, _HEADERS)
+    return headers
 
 
 def otlp_timeout_s(output: OtlpOutput, signal: str) -> float:

@@ -15,11 +15,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.machine import write_private
 from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.sink_keys import MetricsOutputs, OtlpOutput
 from spark_kafka_sink.metrics import background
-from spark_kafka_sink.metrics.outputs import write_outputs
+from spark_kafka_sink.metrics.outputs import check_outputs, write_outputs
 from spark_kafka_sink.metrics.prometheus import PushGatewayExporter
 from tests.patience import PATIENCE_S
 from tests.unit.security.tls_ends import authority, other_authority, server_context
@@ -165,6 +166,40 @@ def test_no_header_that_a_collector_quotes_is_logged(
     assert TOKEN in str(collector.headers) or BASIC in str(collector.headers)
     message = only_message(caplog)
     assert not [secret for secret in (TOKEN, BASIC) if has_half(secret, message)]
+
+
+WRAPPED = base64.encodebytes(f"collector-user:{TOKEN * 4}".encode()).decode()
+NO_HEADERS = {
+    "base64 in lines, in a file": ("Authorization=Basic ${env:T}", {"T": WRAPPED}),
+    "base64 in lines, in the environment": (
+        None,
+        {"OTEL_EXPORTER_OTLP_HEADERS": f"Authorization=Basic%20{WRAPPED.replace(chr(10), '%0A')}"},
+    ),
+    "a value without a name": ("x-tenant=lake,${env:T}", {"T": f"x-key={TOKEN},{TOKEN}"}),
+    "a colon in the environment": (
+        None,
+        {"OTEL_EXPORTER_OTLP_HEADERS": f"Authorization: Bearer {TOKEN}"},
+    ),
+    "a character that Latin-1 lacks": ("x-key=${env:T}", {"T": f"{TOKEN}\u20ac"}),
+}
+
+
+@pytest.mark.parametrize("case", NO_HEADERS)
+def test_what_cannot_be_a_header_is_neither_sent_nor_shown(case, caplog, monkeypatch):
+    headers, environment = NO_HEADERS[case]
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with answering(OK + LENGTH % 0) as collector:
+        if headers is not None:
+            output = OtlpOutput(collector.url, Secret(headers))
+            with pytest.raises(ConfigError) as raised:
+                check_outputs(MetricsOutputs(otlp=output))
+            assert not has_half(TOKEN, str(raised.value))
+        send_by_otlp(collector.url, headers=None if headers is None else Secret(headers))
+    assert not has_half(TOKEN, str(collector.headers))
+    message = only_message(caplog)
+    assert "PKS-" in message
+    assert not [secret for secret in (TOKEN, WRAPPED.split()[0]) if has_half(secret, message)]
 
 
 def has_half(secret, message):
