@@ -278,17 +278,21 @@ def _contains_whole(secret: str) -> _Test:
 
 
 def _contains_half(secret: str) -> _Test:
-    """Return a test for half of the secret: in blocks, or of a password in one piece."""
-    core = _alphanumeric(secret)
-    blocks = {core[at : at + _BLOCK] for at in range(0, len(core) - _BLOCK + 1, _BLOCK)}
-    if not blocks:
-        return _contains_whole(secret)
-    half, pieces = max(_BLOCK, -(-len(core) // 2)), set[str]()
-    if len(core) <= _LONGEST_PASSWORD:
-        pieces = {core[at : at + half] for at in range(len(core) - half + 1)}
-    return lambda _, form: (
-        2 * sum(block in form for block in blocks) >= len(blocks)
-        or any(piece in form for piece in pieces)
+    """Return a test for half of the secret: of its letters and digits, or of all its characters."""
+    of_core, of_text = _half_of(_alphanumeric(secret)), _half_of(secret.casefold())
+    return lambda form, core: of_core(core) or of_text(form.casefold())
+
+
+def _half_of(secret: str) -> Callable[[str], bool]:
+    """Return a test for half of the characters: in blocks, or of a password in one piece."""
+    blocks = {secret[at : at + _BLOCK] for at in range(0, len(secret) - _BLOCK + 1, _BLOCK)}
+    if len(secret) > _LONGEST_PASSWORD:
+        return lambda text: 2 * sum(block in text for block in blocks) >= len(blocks)
+    half = max(_LEAST_SECRET, -(-len(secret) // 2))
+    pieces = {secret[at : at + half] for at in range(len(secret) - half + 1)}
+    return lambda text: (
+        any(piece in text for piece in pieces)
+        or _BLOCK * sum(block in text for block in blocks) >= half
     )
 
 

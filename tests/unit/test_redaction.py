@@ -169,6 +169,31 @@ def test_of_what_peers_are_sent_any_half_in_one_piece_is_hidden(password):
     assert redacted("another, which no") == "another, which no", (credential, other)
 
 
+@pytest.mark.parametrize(
+    "password",
+    [
+        "hunter2",
+        "p@ss-w0rd",
+        "Tr0ub4d0r&3",
+        "Пароль-Очень-Длинный",
+        "密码密码是很长的密码",
+        "!@#$%^&*()_",
+        "Пароль-Очень-Длинный-0123456789",
+        "Пароль-Очень-Длинный-" * 4,
+    ],
+)
+@pytest.mark.parametrize(
+    "way", ["as it is", "capitals", "a URL's query", "JSON", "base64", "hexadecimal"]
+)
+def test_half_of_a_password_of_any_length_and_alphabet_is_hidden(password, way):
+    credential = Credential(password)
+    half = -(-len(password) // 2) if len(password) < 64 else len(password) * 3 // 4
+    for part in (password[:half], password[-half:], password[:-1], password[1:]):
+        quoted = ENCODERS[way](part)
+        assert quoted not in redacted(f"no such user, <{quoted}>"), (part, credential)
+    assert redacted("Authentication failed") == "Authentication failed"
+
+
 @pytest.mark.parametrize("header", ["Bearer marked-0815-pass", "marked-0815-pass", "Basic {}"])
 def test_of_a_header_the_scheme_is_not_secret_and_the_rest_is(header):
     secret = HeaderCredential(header.format(base64s("user:marked-0815-pass")))
