@@ -21,12 +21,12 @@ import base64
 import logging
 import os
 import ssl
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from http.client import HTTPException
 from io import BytesIO
 from threading import current_thread
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple, Optional, Union
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import requests
@@ -46,6 +46,7 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.sdk.version import __version__ as sdk_version
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from requests.structures import CaseInsensitiveDict
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.errors import warn
@@ -408,10 +409,19 @@ _RESPONSES: dict[str, Any] = {
 }
 
 
-class OtlpExporter:
-    """Exports lines to one OTLP endpoint."""
+ReadHeaders = Callable[[], Optional[Mapping[str, str]]]
+"""Returns headers by name, None for those of the environment. Raises ConfigError."""
+_NO_HEADERS = {"Content-Type": _PROTOBUF}
+"""What every request has. Without any, an exporter may take the environment's."""
 
-    def __init__(self, output: OtlpOutput, headers: Mapping[str, str] | None) -> None:
+
+class OtlpExporter:
+    """Exports lines to one OTLP endpoint.
+
+    headers: called for each request, so that no replaced or removed credential is sent
+    """
+
+    def __init__(self, output: OtlpOutput, headers: ReadHeaders) -> None:
         # If the process traces its own HTTP requests, leave these requests out.
         attach(set_value("suppress_instrumentation", True))
         for exporter in _EXPORTERS.values():
@@ -473,12 +483,12 @@ def _notes_on_clear_text(output: OtlpOutput) -> set[str]:
 class _Signal:
     """Exports metrics or traces, and logs when that starts failing and when it recovers."""
 
-    def __init__(self, name: str, output: OtlpOutput, headers: Mapping[str, str] | None) -> None:
+    def __init__(self, name: str, output: OtlpOutput, headers: ReadHeaders) -> None:
         endpoint = endpoint_of(output, name)
-        self._session = _Session(_RESPONSES[name])
+        self._session = _Session(_RESPONSES[name], headers)
         self._exporter: Any = _EXPORTERS[name](
             endpoint=endpoint,
-            headers=None if headers is None else dict(headers),
+            headers=None if output.headers is None else _NO_HEADERS,
             timeout=otlp_timeout_s(output, name),
             session=self._session,
         )
@@ -507,8 +517,9 @@ class _Session(requests.Session):
     each byte. The exporter reports only success or failure.
     """
 
-    def __init__(self, response: Any) -> None:
+    def __init__(self, response: Any, own_headers: ReadHeaders) -> None:
         super().__init__()
+        self._own_headers = own_headers
         self.problem: str | None = None
         self._response = response
         self.headers.clear()  # such as Accept-Encoding: gzip
@@ -523,15 +534,16 @@ class _Session(requests.Session):
         it would add twice.
         """
         self.problem = None
-        headers = {**self.headers, **(options.get("headers") or {})}
+        headers = CaseInsensitiveDict({**self.headers, **(options.get("headers") or {})})
         try:
+            headers.update(self._own_headers() or {})
             parts = urlsplit(url)
             headers.update(_user_info(parts))
             context = None
             if parts.scheme == "https":
                 verify, cert = (options.get(name) for name in ("verify", "cert"))
                 context = _context(verify or self.verify, cert or self.cert)
-            request = Push(parts, method, headers, data, _ENDPOINT)
+            request = Push(parts, method, dict(headers), data, _ENDPOINT)
             answer = push.send(request, context, options["timeout"])
         except (OSError, HTTPException) as error:
             self.problem = push.problem_of_error(error)

@@ -19,6 +19,7 @@ import logging
 import math
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -41,7 +42,7 @@ from spark_kafka_sink.metrics.background import (
     short_reason,
 )
 from spark_kafka_sink.metrics.line import Line
-from spark_kafka_sink.security.references import resolve
+from spark_kafka_sink.security.references import resolve, with_absolute_paths
 
 logger = logging.getLogger(__name__)
 
@@ -314,7 +315,11 @@ def _send_by_otlp(output: OtlpOutput, line: Line) -> Sender:
     def make() -> Send:
         from spark_kafka_sink.metrics.otlp import OtlpExporter
 
-        return OtlpExporter(output, otlp_headers(output)).send
+        return OtlpExporter(output, lambda: otlp_headers(output)).send
 
+    if output.headers is not None:
+        # Now, because the thread may send when the process works for another session.
+        headers = Secret(with_absolute_paths(output.headers.reveal()))
+        output = replace(output, headers=headers)
     timeout_s = max(otlp_timeout_s(output, signal) for signal in output.signals)
     return enqueue_line(output, make, line, timeout_s)

@@ -267,6 +267,29 @@ def resolve_fields(config: T, option_of: Callable[[str], str], resolve: Resolve)
     return replace(config, **changed)
 
 
+def with_absolute_paths(text: str) -> str:
+    """Return ``text`` with the relative paths of its references as those that lead there now.
+
+    A path that leads nowhere becomes the last one that was searched. Raises nothing: what cannot
+    be made absolute stays.
+    """
+
+    def absolute(match: re.Match[str]) -> str:
+        reference = reference_of(match)
+        if reference is None or reference.path is None or _ABSOLUTE.match(reference.path):
+            return match[0]
+        try:
+            found = [folder / reference.path for folder in folders_of_relative_paths()]
+        except OSError:  # the working directory is gone
+            return match[0]
+        path = str(next((path for path in found if _may_exist(path)), found[-1]))
+        if ":" in path or "}" in path:
+            return match[0]
+        return f"${{{reference.provider}:{path}:{reference.key}}}"
+
+    return REFERENCE.sub(absolute, text)
+
+
 _MALFORMED, _UNRESOLVED = "OPTION-005", "AUTH-021"
 
 

@@ -641,6 +641,43 @@ def test_headers_are_secret(collector, monkeypatch, told):
     assert pickle.loads(pickle.dumps(in_clear)) == in_clear
 
 
+def test_a_header_is_resolved_for_each_line(collector, tmp_path, told):
+    path = tmp_path / "token.properties"
+    output = to(collector.endpoint, headers=Secret(f"x-key=${{file:{path}:key}}"))
+
+    def sent_with(key):
+        if key is None:
+            path.unlink()
+        else:
+            path.write_text(f"key={key}\n")
+        collector.headers.clear()
+        send(output)
+        return [headers["x-key"] for headers in map(lowered, collector.headers)]
+
+    assert [sent_with(key) for key in ("marked-1", "marked-2")] == [["marked-1"], ["marked-2"]]
+    assert messages(told) == []
+    assert sent_with(None) == []
+    assert sent_with("marked-3") == ["marked-3"]
+    lost, found = messages(told)
+    assert "cannot send traces" in lost
+    assert str(path) in lost
+    assert "those of 1 batch(es) are lost" in found
+    assert "marked" not in lost + found
+
+
+def test_a_relative_file_of_another_session_is_another_header(collector, tmp_path, monkeypatch):
+    output = to(collector.endpoint, headers=Secret("x-key=${file:token:key}"))
+    for session in ("first", "second"):
+        (tmp_path / session).mkdir()
+        (tmp_path / session / "token").write_text(f"key={session}\n")
+    for session in ("first", "second"):
+        monkeypatch.chdir(tmp_path / session)
+        write_outputs(MetricsOutputs(otlp=output), a_line())
+    for sender in background._senders.values():
+        assert sender.wait(PATIENCE_S)
+    assert sorted(lowered(headers)["x-key"] for headers in collector.headers) == ["first", "second"]
+
+
 def test_a_password_in_the_address_is_not_told(told):
     port = free_port()
     send(to(f"http://user:marked-hush@127.0.0.1:{port}", timeout_ms=SHORT_MS))
