@@ -18,6 +18,7 @@ import json
 import logging
 import math
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
@@ -169,12 +170,34 @@ def append(outputs: MetricsOutputs, line: str, name: str) -> None:
     if outputs.max_bytes:
         _rotate(path, len(data), outputs)
     # Write in one call, because other drivers may append to the same file.
-    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    file = _open_to_append(path)
     try:
         if os.write(file, data) < len(data):
             raise OSError(errno.ENOSPC, "the line was written in part")
     finally:
         os.close(file)
+
+
+def _open_to_append(path: str) -> int:
+    """Return a descriptor of a regular file, which is created if there is none. Raises OSError.
+
+    A pipe, which any user may put into a shared folder, would make a write wait for its reader.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        file = os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a pipe without a reader, or a socket
+            raise _no_regular_file() from None
+        raise
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise _no_regular_file()
+    return file
+
+
+def _no_regular_file() -> OSError:
+    return OSError(errno.EINVAL, "it is no regular file")
 
 
 def _rotate(path: str, more_bytes: int, outputs: MetricsOutputs) -> None:
@@ -201,7 +224,7 @@ def check_path(path: str) -> None:
             _file_system(path)
             return
         if os.path.lexists(file):
-            open(file, "ab").close()
+            os.close(_open_to_append(file))
         else:
             from tempfile import TemporaryFile
 

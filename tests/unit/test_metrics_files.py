@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import threading
 
 import pytest
 
@@ -12,6 +13,7 @@ from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics.background import short_reason
 from spark_kafka_sink.metrics.outputs import check_path, local_path, write_outputs
 from spark_kafka_sink.metrics.reading import LineTail
+from tests.patience import PATIENCE_S
 
 
 def line(number):
@@ -109,6 +111,27 @@ def test_what_cannot_be_written_is_told_once_and_not_raised(tmp_path, caplog):
     assert caplog.messages[2:] == [told]
     put(MetricsOutputs("nosuch://x"), 1)
     assert caplog.messages[3].startswith("metrics.path: cannot append to nosuch://x: ")
+
+
+@pytest.mark.parametrize("has_reader", [False, True])
+def test_a_pipe_in_a_shared_folder_does_not_stop_a_query(has_reader, tmp_path, caplog):
+    """Without a reader, its opening waits; with one that does not read, so does the writing."""
+    path = tmp_path / "m"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK) if has_reader else None
+    # So that the test fails instead of hanging where a pipe is waited for.
+    rescue = threading.Timer(PATIENCE_S, os.open, (path, os.O_RDONLY | os.O_NONBLOCK))
+    rescue.start()
+    try:
+        put(MetricsOutputs(str(path), max_bytes=10), 1)
+        put(MetricsOutputs(str(path)), 2)
+        with pytest.raises(ConfigError, match=f"cannot append to {path} .*no regular file"):
+            check_path(str(path))
+    finally:
+        rescue.cancel()
+    assert reader is None or os.read(reader, 10) == b""
+    (problem,) = caplog.messages
+    assert problem.startswith(f"metrics.path: cannot append to {path}: it is no regular file")
 
 
 def test_a_line_that_a_full_disk_cuts_off_is_told(tmp_path, caplog):
