@@ -95,6 +95,8 @@ DEFAULT_PUSH_INTERVAL_MS = 300_000
 """Interval if a broker names none, and after a request without a response."""
 LEAST_PUSH_INTERVAL_MS = 100
 """Brokers store no smaller one. Source: ``interval.ms`` of ``ClientMetricsConfigs``."""
+MOST_PREFIXES = 1_000
+"""Producers have some hundred metrics, and a broker may request each by its name."""
 
 _ALL_METRICS = ["*"]
 _CODECS = {codec_id: codec for codec, codec_id in CODEC_IDS.items()}
@@ -107,7 +109,8 @@ class Subscription(NamedTuple):
     """Subscription of a broker: which metrics to push, how often, and in which form.
 
     instance_id: the broker's name for this client
-    prefixes: prefixes of the metrics' names; None for all metrics
+    prefixes: prefixes of the metrics' names; None for all metrics, as if more than
+        ``MOST_PREFIXES`` are requested
     codec: as in ``compression.type``
     most_bytes: maximum compressed bytes of a push; None for no maximum
     is_delta: sums count from the last push, not from the client's beginning
@@ -127,13 +130,14 @@ class Subscription(NamedTuple):
         if response.client_instance_id == NO_INSTANCE:
             return None
         requested = response.requested_metrics
+        wants_all = requested == _ALL_METRICS or len(requested) > MOST_PREFIXES
         interval_ms, most_bytes = response.push_interval_ms, response.telemetry_max_bytes
         interval_ms = interval_ms if interval_ms > 0 else DEFAULT_PUSH_INTERVAL_MS
         return cls(
             response.client_instance_id,
             response.subscription_id,
             max(interval_ms, LEAST_PUSH_INTERVAL_MS),
-            None if requested == _ALL_METRICS else tuple(requested),
+            None if wants_all else tuple(requested),
             _first_known(response.accepted_compression_types),
             most_bytes if most_bytes > 0 else None,
             response.delta_temporality,

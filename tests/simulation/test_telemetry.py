@@ -8,7 +8,12 @@ from uuid import UUID
 
 import pytest
 
-from spark_kafka_sink.producer.telemetry import DEFAULT_PUSH_INTERVAL_MS, State, Subscription
+from spark_kafka_sink.producer.telemetry import (
+    DEFAULT_PUSH_INTERVAL_MS,
+    MOST_PREFIXES,
+    State,
+    Subscription,
+)
 from spark_kafka_sink.producer.telemetry_figures import Payload, metrics_data, packed
 from tests.simulation.harness import keyed, simulate
 
@@ -299,6 +304,9 @@ def test_a_brokers_maxima_are_the_largest_of_its_tasks():
         assert by_node(push, f"node.request.{name}.max")["node-1"] == expected > 0
 
 
+NOWHERE = [f"prefix.{number}." for number in range(MOST_PREFIXES)]
+
+
 @pytest.mark.parametrize(
     ("requested", "is_asked_for"),
     [
@@ -312,6 +320,9 @@ def test_a_brokers_maxima_are_the_largest_of_its_tasks():
             ),
         ),
         (["*", "org.apache.kafka.producer.flush"], lambda name: ".flush." in name),
+        ([*NOWHERE[1:], "org.apache.kafka.producer.flush"], lambda name: ".flush." in name),
+        # Each name would be compared with each prefix, while the task's thread waits.
+        ([*NOWHERE, "org.apache.kafka.producer.flush"], lambda name: True),
     ],
 )
 def test_only_metrics_of_the_prefixes_are_told(requested, is_asked_for):
