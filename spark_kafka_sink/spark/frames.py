@@ -49,7 +49,7 @@ from spark_kafka_sink.spark.planning import (
     plan_transactions,
 )
 from spark_kafka_sink.spark.row_planning import InputLayout, plan_rows
-from spark_kafka_sink.spark.versions import check_pandas
+from spark_kafka_sink.spark.versions import check_pandas, warn_of_unpickling
 from spark_kafka_sink.spark.writer import (
     QUERY_ID_PROPERTY,
     abort_batch,
@@ -383,6 +383,8 @@ class _Write:
 
     def run(self) -> None:
         """Check, plan, run the tasks, and commit or abort."""
+        if _is_connect(self._df):
+            warn_of_unpickling()
         if self._df.isStreaming:
             raise ConfigError(_STREAM_ADVICE, code="SPARK-006")
         if _runs_here(self._df):

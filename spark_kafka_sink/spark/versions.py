@@ -18,10 +18,14 @@ Source: ``pyspark/sql/worker/write_into_data_source.py`` of each version.
 
 from __future__ import annotations
 
+import logging
 import os
+from functools import cache
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError, warn
+
+logger = logging.getLogger(__name__)
 
 try:
     import pyspark
@@ -111,6 +115,29 @@ def check_pandas() -> None:
         ) from None
 
 
+@cache
+def warn_of_unpickling() -> None:
+    """Warn a client of Spark Connect, once, if schemas can run code in it.
+
+    Such a PySpark unpickles the class of a user-defined type that it does not find. A schema comes
+    from the server, which may have it from a file of another user.
+
+    Source: SPARK-56463, which PySpark 3.5.9, 4.0.5, 4.1.4 and 4.2.1 have.
+    """
+    from pyspark.sql.types import UserDefinedType
+
+    code = getattr(UserDefinedType.fromJson, "__code__", None)
+    if code is not None and "serializedClass" in code.co_consts:
+        warn(
+            logger,
+            "SPARK-012",
+            f"PySpark {pyspark.__version__} unpickles the classes of user-defined types, so that a "
+            "Spark Connect server, or a file that another user has written, can run code in this "
+            "client as soon as it reads a schema: install PySpark 3.5.9, 4.0.5, 4.1.4, 4.2.1, or "
+            "a newer one",
+        )
+
+
 def lacks_unix_sockets() -> bool:
     """Return True if this Spark could exchange rows by Unix domain sockets, but does not.
 
@@ -133,4 +160,5 @@ __all__ = [
     "interval_types",
     "is_ansi_by_default",
     "require_data_sources",
+    "warn_of_unpickling",
 ]

@@ -19,11 +19,12 @@ import numpy
 import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.types import UserDefinedType
 
 import spark_kafka_sink
 from spark_kafka_sink.base.errors import BootstrapError, ConfigError, KafkaSinkError
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.spark import frames, planning
+from spark_kafka_sink.spark import frames, planning, versions
 from spark_kafka_sink.spark import source as source_module
 from spark_kafka_sink.spark.commit import KafkaCommitMessage, decode_message, encode_message
 from spark_kafka_sink.spark.frames import WriteIdentity, WriteRegistry
@@ -73,6 +74,29 @@ class TestWrite:
         words = r"foreachBatch\(spark_kafka_sink\.batch_writer\(options"
         with pytest.raises(ConfigError, match=words):
             frames.write(stream, OPTIONS)
+
+    @pytest.mark.parametrize("unpickles", [True, False])
+    def test_a_client_of_spark_connect_is_told_that_its_pyspark_unpickles_types(
+        self, unpickles, monkeypatch, caplog
+    ):
+        """Before the schema is asked for, and once; the newest PySpark reads names only."""
+        logged = []
+
+        class OnConnect(Frame):
+            __module__ = "pyspark.sql.connect.dataframe"
+
+            @property
+            def schema(self):
+                logged.append(list(caplog.messages))
+                return ONE_COLUMN
+
+        if unpickles:
+            monkeypatch.setattr(UserDefinedType, "fromJson", lambda json: json["serializedClass"])
+        versions.warn_of_unpickling.cache_clear()
+        frames.write(OnConnect([0]), OPTIONS)
+        frames.write(OnConnect([0]), OPTIONS)
+        assert ["PKS-SPARK-012" in message for message in logged[0]] == [True] * unpickles
+        assert logged[-1] == logged[0]
 
     @pytest.mark.parametrize(
         ("given", "texts"),
