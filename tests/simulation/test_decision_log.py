@@ -641,6 +641,18 @@ def test_a_huge_record_of_another_prefix_stops_no_driver(rewritten, monkeypatch)
     ]
 
 
+def test_a_reader_that_is_slow_ends_at_its_deadline(rewritten):
+    """The batches of one response may take hours, by what their writers chose."""
+    log, world = LogPartition(rewritten.client.admin, LOG), rewritten.world
+    deadline_ms = rewritten.deadline_ms
+    taken = 0
+    with pytest.raises(BrokerError, match=r"read to 2, not to \d+, .*REQUEST_TIMED_OUT"):
+        for _ in log.read(0, log.end_offset(deadline_ms), deadline_ms):
+            taken += 1
+            world.clock.ms = deadline_ms + taken - 2
+    assert taken == 2
+
+
 def test_a_record_of_the_own_prefix_that_is_too_large_can_be_replaced(rewritten, monkeypatch):
     monkeypatch.setattr(decision_log, "MOST_DECISION_BYTES", 1000)
     rewritten.write_raw(json.dumps({"format": 1, "padding": "x" * 2000}).encode(), codec="zstd")
