@@ -145,8 +145,8 @@ def avro_root(schema: Any, columns: list[Column], record_name: str | None = None
     added = sum(map(_added_bytes, root.node.walk()))
     if added > MOST_ADDED_BYTES:
         raise AvroSchemaError(
-            f"the Avro schema adds {added:,} bytes to each row, more than {MOST_ADDED_BYTES:,}: the "
-            "defaults of fields without a column, and fixed types of decimals"
+            f"the Avro schema adds {added:,} bytes to each row, more than {MOST_ADDED_BYTES:,}: "
+            "the defaults of fields without a column, and fixed types of decimals"
         )
     return root
 

@@ -470,8 +470,8 @@ MUTANTS = (
     ),
     Mutant(
         "formats/avro_layout.py",
-        "10**kind.precision > 2 **",
-        '10**schema["precision"] > 2 **',
+        "(10**kind.precision - 1)",
+        '(10**schema["precision"] - 1)',
         _AVRO_COLUMNS,
     ),
     Mutant(

@@ -548,6 +548,8 @@ def test_a_subject_with_a_slash_is_asked_for_by_its_metadata(registry):
         ({"is_compatible": False}, ["it does not say why"]),
         ({"is_compatible": False, "messages": 5}, ["it does not say why"]),
         ({"is_compatible": False, "messages": ["a\x1b[2J"]}, ["a\\x1b[2J"]),
+        ({"is_compatible": False, "messages": ["a"] * 10}, ["a"] * 10),
+        ({"is_compatible": False, "messages": ["a"] * 2010}, ["a"] * 10 + ["2000 more"]),
     ],
 )
 def test_what_is_told_of_compatibility(registry, content, told):
