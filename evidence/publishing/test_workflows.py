@@ -54,7 +54,7 @@ def test_each_job_ends_and_what_may_write_runs_no_code_of_the_project(path):
             actions = {step["uses"].partition("@")[0] for step in job["steps"] if "uses" in step}
             assert actions <= WITHOUT_CODE, name
             runs = [step["run"] for step in job["steps"] if "run" in step]
-            assert all(run.startswith("gh release create ") for run in runs), name
+            assert all(run.startswith(("gh release create ", "sha256sum ")) for run in runs), name
 
 
 def test_who_may_write():
@@ -129,5 +129,20 @@ def test_a_release_is_a_draft_of_files_that_are_built_where_no_test_has_run():
     assert [run for run in by_job["files"] if not run.startswith("sudo")] == [".ci/files"]
     assert [job.get("needs") for job in jobs.values()] == [None, "tests", "files", "draft"]
     assert "make test" in by_job["tests"]
-    [draft] = by_job["draft"]
+    check, draft = by_job["draft"]
+    assert check == "sha256sum --check --strict SHA256SUMS"
     assert "--draft" in draft
+
+
+def test_what_is_attested_and_uploaded_is_what_the_build_has_stored():
+    """By name: code in the job of the tests could store more files, also ones of an equal name."""
+    jobs = read(ROOT / ".github" / "workflows" / "release.yml")["jobs"]
+
+    def named(job, action):
+        steps = [step for step in jobs[job]["steps"] if step.get("uses", "").startswith(action)]
+        return [step["with"].get("name") for step in steps]
+
+    stored = named("files", "actions/upload-artifact@")
+    assert named("draft", "actions/download-artifact@") == stored
+    assert named("index", "actions/download-artifact@") == stored[:1]
+    assert [job for job in jobs if named(job, "actions/upload-artifact@")] == ["files"]

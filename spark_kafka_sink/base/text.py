@@ -351,9 +351,14 @@ def bounded_json(text: str | bytes, most_values: int = MOST_JSON_VALUES) -> Any:
     return json.loads(text)
 
 
-def _check_values(text: str | bytes, most_values: int) -> None:
+def values_in(text: str | bytes) -> int:
+    """Return the most values that a JSON text may have: its commas and opening brackets."""
     marks: tuple[Any, ...] = (",", "[", "{") if isinstance(text, str) else (b",", b"[", b"{")
-    if sum(map(text.count, marks)) > most_values:
+    return sum(map(text.count, marks))
+
+
+def _check_values(text: str | bytes, most_values: int) -> None:
+    if values_in(text) > most_values:
         raise ValueError(f"a JSON text of more than {most_values} values")
 
 

@@ -138,8 +138,34 @@ def avro_root(schema: Any, columns: list[Column], record_name: str | None = None
     schema: as ``json.loads`` returns it
     record_name: full name of the record to write, if the schema is a union that has it
 
-    Raises FormatError for a column without a matching field, or for a field without a column.
+    Raises FormatError for a column without a matching field, for a field without a column, and for
+    a schema that adds more than ``MOST_ADDED_BYTES`` to each row.
     """
+    root = _root(schema, columns, record_name)
+    added = sum(map(_added_bytes, root.node.walk()))
+    if added > MOST_ADDED_BYTES:
+        raise AvroSchemaError(
+            f"the Avro schema adds {added:,} bytes to each row, more than {MOST_ADDED_BYTES:,}: "
+            "the defaults of fields without a column, and fixed types of decimals"
+        )
+    return root
+
+
+MOST_ADDED_BYTES = 16 * 1024
+"""Limit of the bytes that a row has without having brought them.
+
+The 10,000 rows of an Arrow batch, which are encoded together, have 160 MiB of them.
+"""
+
+
+def _added_bytes(node: Node) -> int:
+    if node.kind == nodes.CONSTANT:
+        return len(node.name)
+    is_padded = node.kind == nodes.DECIMAL and node.written_as == nodes.FIXED
+    return node.parameter if is_padded else 0
+
+
+def _root(schema: Any, columns: list[Column], record_name: str | None) -> Root:
     names = checked_types(schema)
     matching = _Matching(names)
     is_union = isinstance(schema, list)
@@ -386,7 +412,7 @@ def _decimal_match(name: str, schema: Any, column: Column, logical: str) -> _Mat
         return None
     if name == "bytes":
         return _as(nodes.DECIMAL)
-    if 10**kind.precision > 2 ** (8 * schema["size"] - 1):
+    if (10**kind.precision - 1).bit_length() > 8 * schema["size"] - 1:
         return None
     return _as(nodes.DECIMAL, _EXACT, nodes.FIXED, schema["size"])
 

@@ -187,11 +187,11 @@ class _Reader:
             self._expect(";")
 
     def _number(self) -> int:
-        word = self._next()
+        word, sign = self._next(), 1
         if word == "-":
-            return -self._number()
+            word, sign = self._next(), -1
         is_octal = len(word) > 1 and word.isdecimal() and word.startswith("0")
-        return int(word, 8 if is_octal else 0)
+        return sign * int(word, 8 if is_octal else 0)
 
     def _skip(self) -> None:
         """Skip to the end of a declaration: a semicolon, or the brace that closes its block."""

@@ -144,6 +144,13 @@ MOST_OBJECTS = 4 << 20
 A batch of 1 MB, Kafka's default limit, has a million records if it compresses to a tenth, and a
 record takes 10 bytes.
 """
+MOST_KEYED_BYTES = 16 << 20
+"""Limit of the uncompressed records of a batch of several in which keys are searched.
+
+Producers fill batches of up to 1 MB. A larger record is alone in its batch.
+"""
+MOST_KEYED_RECORDS = 100_000
+"""Limit of the records of such a batch: 1 MB has as many of ten bytes."""
 
 _MOST_KEY_BYTES = 1 << 16
 # Attributes, and the varints of size, timestamp, offset, and lengths of key and value.
@@ -250,8 +257,9 @@ class ReadBatch(NamedTuple):
         key: only this key is wanted; None for any key
         most_bytes: a longer value is cut to one byte more
 
-        Of a single record only what is wanted is decompressed. Batches of several are copies by
-        other clients; records beyond the limits of ``records`` are left out.
+        Headers are not read, and of a single record only what is wanted is decompressed. Batches of
+        several are copies by other clients: a larger one than ``MOST_KEYED_BYTES``, and records
+        after ``MOST_KEYED_RECORDS``, are left out.
 
         Raises RemoteProtocolError for wrong lengths or an unknown codec.
         """
@@ -262,15 +270,43 @@ class ReadBatch(NamedTuple):
             if found is not None:
                 yield found
             return
-        for record in self.records(lambda error: None):
-            if record.key is not None and key in (None, record.key):
-                yield record.key, record.value and record.value[: most_bytes + 1]
+        with _remote_errors(self.base_offset):
+            data = self._records_to_search()
+            # Other prefixes' records are the rule, and a search of bytes is fast.
+            if key is None or key in data:
+                yield from self._keyed(data, key, most_bytes)
+
+    def _records_to_search(self) -> bytes:
+        try:
+            return decompress(
+                self.header.attributes & CODEC_MASK, self.compressed, MOST_KEYED_BYTES
+            )
+        except TooLargeError:
+            return b""
+
+    def _keyed(
+        self, data: bytes, key: bytes | None, most_bytes: int
+    ) -> Iterator[tuple[bytes, bytes | None]]:
+        at = 0
+        for _ in range(min(self.header.records_count, MOST_KEYED_RECORDS) if data else 0):
+            key_at, length = _key_of(data, at)
+            size, at = _read_varint(data, at)
+            at += size
+            if not key_at + max(length, 0) <= at <= len(data):
+                raise ValueError(f"record of {size} bytes does not fit")
+            found, value_at = _read_bytes(data, key_at)
+            if found is not None and key in (None, found):
+                value_bytes, value_at = _read_varint(data, value_at)
+                if value_at + value_bytes > at:
+                    raise ValueError(f"value of {value_bytes} bytes in a record of {size}")
+                end = value_at + min(value_bytes, most_bytes + 1)
+                yield found, None if value_bytes < 0 else data[value_at:end]
 
     def _only_record(self, key: bytes | None, most_bytes: int) -> tuple[bytes, bytes | None] | None:
         codec_id, most = self.header.attributes & CODEC_MASK, _MOST_BYTES_BESIDE_KEY
         with _remote_errors(self.base_offset):
             start = decompress_start(codec_id, self.compressed, most + _MOST_KEY_BYTES)
-            key_at, length = _key_of(start)
+            key_at, length = _key_of(start, 0)
             if not 0 <= length <= _MOST_KEY_BYTES:
                 return None
             found, at = _read_bytes(start, key_at)
@@ -379,9 +415,9 @@ def _read_records(
         raise ValueError(f"{len(data) - at} bytes after the last of {header.records_count} records")
 
 
-def _key_of(data: bytes) -> tuple[int, int]:
-    """Return the index of the first record's key, with its length before it, and the length."""
-    _, at = _read_varint(data, 0)
+def _key_of(data: bytes, at: int) -> tuple[int, int]:
+    """Return where the length of the key is, of the record at ``at``, and the length."""
+    _, at = _read_varint(data, at)
     _, at = _read_varint(data, at + 1)
     _, at = _read_varint(data, at)
     return at, _read_varint(data, at)[0]

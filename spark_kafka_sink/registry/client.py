@@ -117,6 +117,7 @@ class RegistryRefusedError(RegistryError):
 
 
 _MAX_ID = 2**31 - 1
+_MOST_REASONS = 10
 
 
 class Schema(NamedTuple):
@@ -401,7 +402,7 @@ class RegistryClient:
             raise self._no_registry(f"with a JSON {type(response).__name__} instead of a list")
 
     def is_compatible(self, subject: str, schema: Schema) -> list[str] | None:
-        """Return None if ``schema`` may become the subject's next version, else the reasons.
+        """Return None if ``schema`` may become the subject's next version, else the first reasons.
 
         Raises RegistryRefusedError if the subject does not exist.
         """
@@ -410,7 +411,10 @@ class RegistryClient:
         if not isinstance(response, dict) or response.get("is_compatible", True):
             return None
         messages = response.get("messages")
-        reasons = [redacted(message) for message in messages] if isinstance(messages, list) else []
+        told = messages if isinstance(messages, list) else []
+        reasons = [redacted(message) for message in told[:_MOST_REASONS]]
+        if len(told) > _MOST_REASONS:
+            reasons.append(f"{len(told) - _MOST_REASONS} more")
         return reasons or ["it does not say why"]
 
     def _schema_at(self, method: str, path: str, schema: Schema | None = None) -> Schema:

@@ -64,7 +64,7 @@ from spark_kafka_sink.base.machine import (
     read_owned_file,
 )
 from spark_kafka_sink.base.model import schema_id_header_name, zigzag_varint
-from spark_kafka_sink.base.text import parse_json
+from spark_kafka_sink.base.text import MOST_SCHEMA_VALUES, parse_json, values_in
 from spark_kafka_sink.config.formats import HEADER
 from spark_kafka_sink.config.registry import (
     RECORD_NAME,
@@ -78,6 +78,7 @@ from spark_kafka_sink.formats.plan import ProtobufFile
 from spark_kafka_sink.registry.client import (
     INCOMPATIBLE,
     INVALID,
+    MAX_RESPONSE_BYTES,
     NOT_FOUND,
     SUBJECT_NOT_FOUND,
     RegistryClient,
@@ -139,6 +140,8 @@ def _referenced(client: RegistryClient, schema: Schema) -> Iterator[tuple[str, S
     is_json = schema.kind == "JSON"
     names: set[str] = set()
     fetched: dict[tuple[str, int], Schema | None] = {}
+    budget = _Budget()
+    budget.take(schema)
     pending = [*reversed(schema.references)]
     while pending:
         name, subject, version = pending[-1]
@@ -159,8 +162,29 @@ def _referenced(client: RegistryClient, schema: Schema) -> Iterator[tuple[str, S
             if not is_json:
                 raise
         else:
+            budget.take(referenced)
             fetched[subject, version] = referenced
             pending += reversed(referenced.references)
+
+
+class _Budget:
+    """The limits of one answer, for a schema together with all that it builds on."""
+
+    def __init__(self) -> None:
+        self._characters = MAX_RESPONSE_BYTES
+        self._values = MOST_SCHEMA_VALUES
+
+    def take(self, schema: Schema) -> None:
+        """Raise RegistryError if nothing is left for this schema."""
+        self._characters -= len(schema.text)
+        # A reference is an object with three values.
+        self._values -= values_in(schema.text) + 4 * len(schema.references)
+        if self._characters < 0 or self._values < 0:
+            raise RegistryError(
+                f"a schema and those that it builds on have more than {MAX_RESPONSE_BYTES:,} "
+                f"characters, or {MOST_SCHEMA_VALUES:,} values, which are not taken",
+                code="REGISTRY-016",
+            )
 
 
 class _Inlining:

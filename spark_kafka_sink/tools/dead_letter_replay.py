@@ -308,11 +308,19 @@ class Group(NamedTuple):
     example: str
 
 
+MOST_GROUPS = 1_000
+"""Limit of the groups. The records of later topics are one group for each cause."""
+OTHER_TOPICS = "(other topics)"
+"""Topic of such a group; no topic may have this name."""
+
+
 def grouped(letters: Iterable[DeadLetter]) -> list[Group]:
     """Return the groups, the largest one first."""
     groups: dict[tuple[str, str | None], Group] = {}
     for letter in letters:
         key = (letter.cause if letter.cause in ALL_CAUSES else OTHER_CAUSE, letter.topic)
+        if key not in groups and len(groups) >= MOST_GROUPS:
+            key = (key[0], OTHER_TOPICS)
         at_ms = letter.record.timestamp_ms
         example = (letter.text(headers.MESSAGE) or "")[:MOST_SHOWN]
         known = groups.get(key) or Group(*key, 0, 0, at_ms, at_ms, example)

@@ -15,6 +15,7 @@ from spark_kafka_sink.base.errors import (
     BrokerError,
     KafkaErrorCode,
     TopicError,
+    TransactionError,
     error_for_code,
     error_named,
 )
@@ -43,6 +44,11 @@ from spark_kafka_sink.transactions.model import (
 
 # One partition without a leader must not prevent the answer about the others.
 _PATIENCE_MS = 5_000
+# Any client with write access to the log chooses how many prefixes there are, and their names.
+MOST_NAME_BYTES = 8 << 20
+_BYTES_BESIDE_NAME = 256
+MOST_SHOWN_BYTES = 64 << 20
+"""Limit of the decisions of all prefixes: those of 400,000 tasks."""
 
 
 class OpenProducer(NamedTuple):
@@ -315,8 +321,9 @@ class Inspection:
         for details in self._open_transactions(set(by_prefix), prefix is None, deadline_ms):
             owner = _prefix_of_id(details.transactional_id)
             by_prefix.setdefault(owner, []).append(details)
+        decisions = _decisions(records)
         return [
-            _prefix_overview(name, records.get(name), found)
+            PrefixOverview(name, *decisions.get(name, (None, "")), tuple(found))
             for name, found in sorted(by_prefix.items())
         ]
 
@@ -360,17 +367,10 @@ class Inspection:
         log = LogPartition(self._client.admin, self._log)
         end = log.end_offset(deadline_ms)
         key = None if prefix is None else prefix.encode()
-        open_records: dict[int, dict[bytes, ReadBatch | None]] = {}
-        latest: dict[bytes, ReadBatch | None] = {}
+        found = _LatestRecords()
         for batch in log.read(log.log_start_offset(deadline_ms), end, deadline_ms):
-            if batch.marker is not None:
-                written = open_records.pop(batch.producer_id, {})
-                latest.update(written if batch.marker.is_commit else {})
-            elif batch.is_transactional:
-                for own_key, value in batch.keyed_records(key, most_bytes=0):
-                    kept = batch._replace(compressed=bytes(batch.compressed)) if value else None
-                    open_records.setdefault(batch.producer_id, {})[own_key] = kept
-        return {key.decode(errors="replace"): batch for key, batch in latest.items() if batch}
+            found.add(batch, key)
+        return found.by_prefix()
 
     # --- transactions --------------------------------------------------------------------------
 
@@ -449,17 +449,73 @@ def _prefix_of_id(transactional_id: str) -> str:
     return found[1] if found else transactional_id.rpartition(".")[0]
 
 
-def _prefix_overview(
-    prefix: str, batch: ReadBatch | None, transactions: list[TransactionDetails]
-) -> PrefixOverview:
-    decision, problem = None, ""
-    found = [] if batch is None else batch.keyed_records(prefix.encode(), MOST_DECISION_BYTES)
-    for _, value in found:
-        try:
-            decision, problem = Decision.from_json(value or b""), ""
-        except ValueError as error:
-            problem = str(error)
-    return PrefixOverview(prefix, decision, problem, tuple(transactions))
+class _LatestRecords:
+    """The batches of the latest committed record of each prefix, one copy of each batch."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, dict[bytes, ReadBatch | None]] = {}
+        self._latest: dict[bytes, ReadBatch] = {}
+        self._bytes = 0
+
+    def add(self, batch: ReadBatch, key: bytes | None) -> None:
+        """Add the records of the next batch; of those only this key, None for all.
+
+        Raises TransactionError if the names of the prefixes are beyond the limit.
+        """
+        if batch.marker is not None:
+            self._end(self._open.pop(batch.producer_id, {}), batch.marker.is_commit)
+        elif batch.is_transactional:
+            kept = batch._replace(compressed=bytes(batch.compressed))
+            for own_key, value in batch.keyed_records(key, most_bytes=0):
+                written = self._open.setdefault(batch.producer_id, {})
+                self._bytes += 0 if own_key in written else _weight(own_key)
+                written[own_key] = kept if value else None
+                self._check()
+
+    def by_prefix(self) -> dict[str, ReadBatch]:
+        return {key.decode(errors="replace"): batch for key, batch in self._latest.items()}
+
+    def _end(self, written: dict[bytes, ReadBatch | None], is_commit: bool) -> None:
+        for key, batch in written.items():
+            self._bytes -= _weight(key)
+            if is_commit:
+                self._bytes -= _weight(key) if self._latest.pop(key, None) else 0
+                if batch is not None:
+                    self._latest[key] = batch
+                    self._bytes += _weight(key)
+
+    def _check(self) -> None:
+        if self._bytes > MOST_NAME_BYTES:
+            count = len(self._latest) + sum(map(len, self._open.values()))
+            raise TransactionError(
+                f"the decision log has records of {count} prefixes or more, which are too many for "
+                "one list. Name one with --prefix. If they are no queries', see who may write to "
+                "the topic",
+                code="TXN-045",
+            )
+
+
+def _weight(key: bytes) -> int:
+    return _BYTES_BESIDE_NAME + len(key)
+
+
+def _decisions(records: Mapping[str, ReadBatch]) -> dict[str, tuple[Decision | None, str]]:
+    """Return by prefix the decision, and why it cannot be shown. Each batch is read once."""
+    found: dict[str, tuple[Decision | None, str]] = {}
+    left = MOST_SHOWN_BYTES
+    for batch in {id(batch): batch for batch in records.values()}.values():
+        for key, value in batch.keyed_records(None, MOST_DECISION_BYTES):
+            name = key.decode(errors="replace")
+            if records.get(name) is not batch:
+                continue
+            left -= len(value or b"")
+            try:
+                if left < 0:
+                    raise ValueError("too much for one list: --prefix shows it alone")
+                found[name] = Decision.from_json(value or b""), ""
+            except ValueError as error:
+                found[name] = None, str(error)
+    return found
 
 
 def _transaction_details(state: TransactionState) -> TransactionDetails:

@@ -596,6 +596,20 @@ def test_a_default_that_is_in_another_many_times_is_made_once():
         assert default_of(repeated("null", None)) == b""
 
 
+@pytest.mark.parametrize("fixed_bytes", [1 << 13, (1 << 13) + 1, 2**31 - 9])
+def test_what_a_schema_adds_to_each_row_has_a_limit(fixed_bytes):
+    """A decimal's fixed type and a default together: 10,000 rows are encoded at a time."""
+    fixed = {**FIXED, "size": fixed_bytes, **DECIMAL}
+    schema = record(c=fixed, f=(FIXED | {"name": "G", "size": 1 << 13}, "x" * (1 << 13)))
+    batch = pa.record_batch({"c": pa.array([Decimal(7)], pa.decimal128(4, 0))})
+    if fixed_bytes == 1 << 13:
+        [row] = encoder(batch.schema, schema).encode(batch).values.to_pylist()
+        assert row == bytes(fixed_bytes - 1) + b"\7" + b"x" * (1 << 13)
+    else:
+        with pytest.raises(FormatError, match=f"adds {fixed_bytes + (1 << 13):,} bytes"):
+            encoder(batch.schema, schema)
+
+
 def test_a_default_of_too_many_bytes_is_told():
     """A row has all of them."""
     with few_calls(), pytest.raises(FormatError, match=r"field 'f[.a]*' .* 1,048,576 bytes"):

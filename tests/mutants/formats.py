@@ -208,8 +208,8 @@ MUTANTS = (
     Mutant("formats/avro_layout.py", 'schema.get("scale", 0) != kind.scale or', "", _AVRO_KERNEL),
     Mutant(
         "formats/avro_layout.py",
-        '2 ** (8 * schema["size"] - 1)',
-        '2 ** (8 * schema["size"])',
+        '> 8 * schema["size"] - 1',
+        '> 8 * schema["size"]',
         _DIGITS,
     ),
     Mutant("formats/avro_layout.py", "key[0] != nodes.STRING", "False", _AVRO_KERNEL),
@@ -470,8 +470,8 @@ MUTANTS = (
     ),
     Mutant(
         "formats/avro_layout.py",
-        "10**kind.precision > 2 **",
-        '10**schema["precision"] > 2 **',
+        "(10**kind.precision - 1)",
+        '(10**schema["precision"] - 1)',
         _AVRO_COLUMNS,
     ),
     Mutant(

@@ -120,8 +120,8 @@ MUTANTS = (
     ),
     Mutant(
         "registry/client.py",
-        "for message in messages] if isinstance(messages, list) else []",
-        "for message in messages]",
+        "told = messages if isinstance(messages, list) else []",
+        "told = messages",
         _GUARDS,
     ),
     Mutant(

@@ -195,14 +195,18 @@ class Operated(Prefix):
             self.die_in_commit(last_point, plan, unit(batch_id, job), transactions, protocol)
         return transactions
 
-    def write_raw(self, value, prefix="p", codec="none"):
-        """As another version of the sink may write the record of a prefix that was planned."""
+    def write_raw(self, value, prefix="p", codec="none", others=()):
+        """As another version of the sink may write the record of a prefix that was planned.
+
+        others: more records of the batch, as other clients write them
+        """
         name, log = f"{prefix}.driver", TopicPartition(LOG_TOPIC, 0)
         producer = self.world.init(name, TIMEOUT_MS)
         version = self.world.transactions.transaction_version
         if version < 2:
             assert self.world.add_partitions(name, producer, log) == "NONE"
-        batch = encode_batch([NewRecord(prefix.encode(), value)], 0, producer, 0, codec=codec)
+        records = [NewRecord(prefix.encode(), value), *others]
+        batch = encode_batch(records, 0, producer, 0, codec=codec)
         deadline_ms = self.deadline_ms
         partition = LogPartition(self.client.admin, log)
         produce_version = 12 if version >= 2 else 11

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import tracemalloc
 from unittest import mock
 
 import pytest
@@ -36,7 +37,7 @@ from spark_kafka_sink.protocol.messages.topics import (
 from spark_kafka_sink.protocol.schema import Request
 from spark_kafka_sink.record import record_batch
 from spark_kafka_sink.record.record_batch import NewRecord, encode_batch
-from spark_kafka_sink.transactions import decision_log
+from spark_kafka_sink.transactions import decision_log, inspection
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.decision_log import (
     LogPartition,
@@ -639,6 +640,47 @@ def test_a_huge_record_of_another_prefix_stops_no_driver(rewritten, monkeypatch)
         ("p", True),
         ("q", False),
     ]
+
+
+def test_a_reader_that_is_slow_ends_at_its_deadline(rewritten):
+    """The batches of one response may take hours, by what their writers chose."""
+    log, world = LogPartition(rewritten.client.admin, LOG), rewritten.world
+    deadline_ms = rewritten.deadline_ms
+    batches = log.read(0, log.end_offset(deadline_ms), deadline_ms)
+    next(batches)
+    world.clock.ms = deadline_ms - 1
+    next(batches)
+    world.clock.ms = deadline_ms
+    with pytest.raises(BrokerError, match=r"read to 2, not to \d+, .*REQUEST_TIMED_OUT"):
+        next(batches)
+
+
+def test_a_batch_of_many_prefixes_is_kept_once(rewritten):
+    others = [NewRecord(b"%d" % n, b"%0100d" % n) for n in range(1000)]
+    rewritten.write_raw(newer(rewritten), others=others)
+    found = Inspection(rewritten.client, LOG_TOPIC, PATIENCE_MS)
+    tracemalloc.start()
+    overview = found.overview(None)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(overview) == 1001
+    assert all(one.problem for one in overview)
+    assert peak < 50 * sum(len(other.key + other.value) for other in others)
+
+
+def test_a_list_of_prefixes_has_limits(rewritten, monkeypatch):
+    """Whoever may write to the log chooses how many there are; one alone is still shown."""
+    written = json.dumps({**json.loads(rewritten.record().to_json()), "padding": "x" * 100})
+    others = [NewRecord(b"%d" % n, written.encode()) for n in range(3)]
+    rewritten.write_raw(written.encode(), others=others)
+    found = Inspection(rewritten.client, LOG_TOPIC, PATIENCE_MS)
+    monkeypatch.setattr(inspection, "MOST_SHOWN_BYTES", 2 * len(written))
+    shown = {one.prefix: one.problem for one in found.overview(None)}
+    assert [bool(shown[prefix]) for prefix in ("p", "0", "1", "2")] == [False, False, True, True]
+    monkeypatch.setattr(inspection, "MOST_NAME_BYTES", 800)
+    with pytest.raises(TransactionError, match="has records of 4 prefixes or more.*--prefix"):
+        found.overview(None)
+    assert found.overview("2")[0].decision is not None
 
 
 def test_a_record_of_the_own_prefix_that_is_too_large_can_be_replaced(rewritten, monkeypatch):

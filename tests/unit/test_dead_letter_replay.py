@@ -11,7 +11,9 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.record.dead_letters import Row, row_batch
 from spark_kafka_sink.record.record_batch import Record
 from spark_kafka_sink.tools.dead_letter_replay import (
+    MOST_GROUPS,
     OTHER_CAUSE,
+    OTHER_TOPICS,
     POSITIONS,
     DeadLetter,
     LetterFilter,
@@ -132,6 +134,11 @@ def test_what_records_say_of_themselves_takes_little_memory_and_little_of_the_sc
     ]
     (group,) = grouped(one_topic)
     assert (group.cause, group.topic, group.letters) == (OTHER_CAUSE, "flights", 50)
+    many = [letter_for(f"t{n}") for n in range(MOST_GROUPS + 20)]
+    others, first, *_ = found = grouped([*many, many[0]])
+    assert (others.cause, others.topic, others.letters) == ("unknown", OTHER_TOPICS, 20)
+    assert (first.topic, first.letters) == ("t0", 2)
+    assert len(found) == MOST_GROUPS + 1
     told = most_frequent(Counter({f"cause-{i} to flights": i for i in range(50)}))
     assert told.startswith("49 cause-49 to flights; 48 cause-48")
     assert told.endswith("; 30 cause-30 to flights; 435 others")

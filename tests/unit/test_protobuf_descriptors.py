@@ -478,6 +478,7 @@ def test_a_text_is_what_its_descriptor_is(syntax):
         ("message A { Missing a = 1; }", "Missing"),
         ("message A {" * 5_000, "nested in more than"),
         ("message A { int32 a = 99999999999; }", "neither"),
+        (f"message A {{ int32 a = {'-' * 5_000}1; }}", "invalid literal for int"),
     ],
 )
 def test_texts_that_are_refused(text, words):

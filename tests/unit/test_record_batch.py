@@ -618,6 +618,32 @@ def test_a_key_that_no_prefix_can_be_is_not_found():
         assert len([*found.keyed_records(None, 1)]) == (size <= 1 << 16)
 
 
+def test_headers_of_a_batch_of_several_are_not_looked_at():
+    """They may be a million objects in a kilobyte; a record that has too many counts nevertheless."""
+    headers = record_batch.MOST_HEADERS + 1
+    body = b"".join(record_with_headers(offset, headers) for offset in range(2))
+    batch = read_one(batch_of(zstandard.compress(body), 2, CODEC_IDS["zstd"]))
+    assert [*batch.keyed_records(None, 1)] == [(b"k0", b"v"), (b"k1", b"v")]
+    assert [*batch.keyed_records(b"k1", 1)] == [(b"k1", b"v")]
+
+
+def test_the_records_of_a_batch_without_the_key_are_not_looked_at():
+    batch = read_one(batch_of(b"\xff" * 100, 2))  # no records
+    assert [*batch.keyed_records(b"key", 1)] == []
+    with pytest.raises(RemoteProtocolError):
+        [*batch.keyed_records(None, 1)]
+
+
+def test_what_is_looked_at_of_a_batch_of_several_has_limits(monkeypatch):
+    body = b"".join(record_with_headers(offset, 0) for offset in range(4))
+    batch = read_one(batch_of(body, 4))
+    monkeypatch.setattr(record_batch, "MOST_KEYED_RECORDS", 3)
+    assert [key for key, _ in batch.keyed_records(None, 1)] == [b"k0", b"k1", b"k2"]
+    assert [*batch.keyed_records(b"k3", 1)] == []
+    monkeypatch.setattr(record_batch, "MOST_KEYED_BYTES", len(body) - 1)
+    assert [*batch.keyed_records(None, 1)] == []
+
+
 # Codecs as others write them
 
 TEXT = b"flights of a day, " * 5000

@@ -548,6 +548,8 @@ def test_a_subject_with_a_slash_is_asked_for_by_its_metadata(registry):
         ({"is_compatible": False}, ["it does not say why"]),
         ({"is_compatible": False, "messages": 5}, ["it does not say why"]),
         ({"is_compatible": False, "messages": ["a\x1b[2J"]}, ["a\\x1b[2J"]),
+        ({"is_compatible": False, "messages": ["a"] * 10}, ["a"] * 10),
+        ({"is_compatible": False, "messages": ["a"] * 2010}, ["a"] * 10 + ["2000 more"]),
     ],
 )
 def test_what_is_told_of_compatibility(registry, content, told):
@@ -609,6 +611,28 @@ def test_both_of_two_json_schemas_of_one_name_are_kept(registry):
     client = client_of(registry.url)
     whole = with_references(client, client.version("t-value"))
     assert whole.files == (("n", '{"title":"a"}'), ("n", '{"title":"b"}'))
+
+
+@pytest.mark.parametrize("kind", ["AVRO", "JSON", "PROTOBUF"])
+@pytest.mark.parametrize("what", ["text", "values", "references"])
+def test_a_schema_and_those_it_builds_on_have_the_limits_of_one(registry, monkeypatch, kind, what):
+    """A hundred of them, each within the limits of an answer, would take gigabytes."""
+    text = "[[],[],[],[]]" if what == "values" else '"' + "x" * 100 + '"'
+    inner = [reference("s0", f"n{n}") for n in range(2)] if what == "references" else []
+    for number in range(3):
+        body = {"schema": text, "schemaType": kind, "references": inner if number else []}
+        registry.add(f"s{number}", body)
+    client = client_of(registry.url)
+    most = {"text": 400, "values": 35, "references": 20}[what]
+    if what == "text":
+        monkeypatch.setattr(schemas, "MAX_RESPONSE_BYTES", most)
+    else:
+        monkeypatch.setattr(schemas, "MOST_SCHEMA_VALUES", most)
+    for count, is_refused in ((2, False), (3, True)):
+        outer = tuple((f"s{n}", f"s{n}", 1) for n in range(count))
+        schema = Schema(1, text, kind, references=outer)
+        with nullcontext() if not is_refused else pytest.raises(KafkaSinkError, match="not taken"):
+            schemas.with_references(client, schema)
 
 
 def test_an_answer_to_a_registration_has_no_text():
