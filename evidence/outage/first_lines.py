@@ -126,6 +126,12 @@ class Outage(NamedTuple):
     has_topic: bool = True
 
 
+def in_threads(function, arguments):
+    """All at once: a broker serves when there is a quorum."""
+    with ThreadPoolExecutor() as threads:
+        return list(threads.map(function, arguments))
+
+
 def killed(which):
     """Brokers are killed, those that ``which`` names, and come back."""
 
@@ -133,7 +139,7 @@ def killed(which):
         victims = which(world, topic)
         return (
             lambda: [world.kafka.kill(broker) for broker in victims],
-            lambda: [world.kafka.restart(broker) for broker in victims],
+            lambda: in_threads(world.kafka.restart, victims),
         )
 
     return happen
@@ -410,6 +416,13 @@ def cause_of(error):
     return found[1] if found else None
 
 
+def with_kept(rows):
+    """The new rows, and those that are kept of other outages."""
+    kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
+    by_cause = {row["cause"]: row for row in (*kept, *rows)}
+    return [by_cause[o.cause] for o in OUTAGES if o.cause in by_cause]
+
+
 def is_too_late(row):
     told = row[SINKS[0]]
     if told["line"] is None:
@@ -427,7 +440,7 @@ def main(words=None):
         return show(outage.cause for outage in chosen)
     rows = run(chosen)
     if given.keep:
-        replace(RESULTS, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+        replace(RESULTS, json.dumps(with_kept(rows), indent=1, ensure_ascii=False) + "\n")
         write()
     late = [row["cause"] for row in rows if is_too_late(row)]
     print(f"{len(rows)} outages, {len(late)} told later than {LATEST_S:.0f} s: {late}")
