@@ -7,7 +7,6 @@ from evidence.chaos import table as chaos
 from evidence.compatibility import table as compatibility
 from evidence.harness.planning import parser_of, show
 from evidence.java_metrics import table as java_metrics
-from evidence.outage import first_lines
 from evidence.parity import results as parity
 from evidence.week import page as week
 
@@ -17,7 +16,6 @@ WRITERS = {
     "internals/parity.md": parity.main,
     "internals/java-metrics.md": java_metrics.main,
     "internals/week.md": week.write,
-    "troubleshooting.md": first_lines.write,
 }
 
 

@@ -214,7 +214,6 @@ PROGRAMS = {
         "what the log says first in each of 21 outages, and after how long, beside Spark's own sink",
         "15 min",
         "evidence.outage.first_lines",
-        usual=("--keep",),
     ),
     "telemetry": Program(
         "a broker that asks for metrics (KIP-714) gets them, as from librdkafka",

@@ -26,7 +26,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from evidence.chaos.table import replaced
 from evidence.harness.keeping import replace
 from evidence.harness.planning import parser_of, show
 from spark_kafka_sink.localkafka import AUTHORIZER
@@ -35,7 +34,7 @@ from spark_kafka_sink.localkafka.settings import HOST, MAIN_LISTENER
 from tests.local_kafka import PatientKafka
 
 RESULTS = Path(__file__).with_name("first_lines.json")
-DOCUMENT = Path(__file__).parents[2] / "docs" / "troubleshooting.md"
+_REPOSITORY = Path(__file__).parents[2]
 SINKS = ("pykafka-sink", "kafka")
 LATEST_S = 10.0
 """A line of ours that comes later is too late."""
@@ -309,7 +308,7 @@ class Driver:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                cwd=DOCUMENT.parents[1],
+                cwd=_REPOSITORY,
             )
         return self
 
@@ -433,7 +432,7 @@ def is_too_late(row):
 def main(words=None):
     parser = parser_of(__doc__)
     parser.add_argument("--only", default="", help="outages whose cause has this text")
-    parser.add_argument("--keep", action="store_true", help="write results and table")
+    parser.add_argument("--keep", action="store_true", help="write results")
     given = parser.parse_args(words)
     chosen = [o for o in OUTAGES if given.only in o.cause]
     if given.plan:
@@ -441,7 +440,7 @@ def main(words=None):
     rows = run(chosen)
     if given.keep:
         replace(RESULTS, json.dumps(with_kept(rows), indent=1, ensure_ascii=False) + "\n")
-        write()
+    print("\n".join(table(rows)))
     late = [row["cause"] for row in rows if is_too_late(row)]
     print(f"{len(rows)} outages, {len(late)} told later than {LATEST_S:.0f} s: {late}")
     return 1 if late else 0
@@ -472,7 +471,7 @@ def run(outages):
 
 
 def table(rows):
-    """The table of troubleshooting.md."""
+    """The results as a table of Markdown."""
     yield "| what happens | pykafka-sink says first | s | Spark's own sink says first | s |"
     yield "| --- | --- | ---: | --- | ---: |"
     for row in rows:
@@ -494,14 +493,3 @@ def shown(line, longest=140):
 
 def seconds_of(told):
     return "–" if told["seconds"] is None else f"{told['seconds']:.1f}"
-
-
-def render(text):
-    """``text``, of the page, with the table of the kept results."""
-    rows = json.loads(RESULTS.read_text(encoding="utf-8"))
-    return replaced(text, "first lines", "\n".join(table(rows)))
-
-
-def write():
-    """Write the table into the page."""
-    replace(DOCUMENT, render(DOCUMENT.read_text(encoding="utf-8")))

@@ -27,7 +27,6 @@ from evidence.java_metrics.work import WORKS
 from evidence.lost.faults import AT_LEAST_ONCE, JOBS, KILLS
 from evidence.lost.faults import EXACTLY_ONCE as TRANSACTIONS
 from evidence.lost.run import is_good as is_good_although_lost
-from evidence.outage import first_lines
 from evidence.pairs.covering import FACTORS, all_pairs, is_possible, jobs, pairs_of
 from evidence.parity import results as parity
 from spark_kafka_sink.base import kafka_metrics
@@ -47,7 +46,6 @@ GENERATED = {
         json.loads(java_metrics.RESULTS.read_text("utf-8"))
     ),
     table.DOCUMENT: lambda _: table.render(results.read()),
-    first_lines.DOCUMENT: first_lines.render,
     table.EVERY_RUN_DOCUMENT: lambda _: table.render_every_run(results.read()),
 }
 
