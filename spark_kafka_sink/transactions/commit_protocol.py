@@ -567,6 +567,10 @@ class CommitProtocol:
         _, decision = self._read_when_complete(deadline_ms)
         if decision is None:
             return
+        # Without a task the query's id is unknown, but the prefix is the query's own.
+        is_same_batch = unit.batch_id is not None and unit.batch_id == decision.unit.batch_id
+        if decision.phase is Phase.PARTIAL and (is_same_batch or decision.is_of(unit, write)):
+            fencing.replacements_of_lost(decision, [], self._config.prefix)
         is_owner = decision.owner.driver_id == driver.driver_id
         if is_owner and self._is_recorded(replace(decision, write=write), unit):
             # Without a task no message carries the token. A new token harms no task.
@@ -574,12 +578,8 @@ class CommitProtocol:
             decision = self.log.read_current(deadline_ms)
             if decision is not None and decision.owner.driver_id == driver.driver_id:
                 self._record_empty_unit(replace(decision, write=write), unit, token, deadline_ms)
-        # Without a task the query's id is unknown, but the prefix is the query's own.
-        elif unit.batch_id is not None and unit.batch_id == decision.unit.batch_id:
-            if decision.phase is Phase.PARTIAL:
-                fencing.replacements_of_lost(decision, [], self._config.prefix)
-            elif decision.phase is Phase.DONE and decision.records:
-                check_replay(decision, [], self._config)
+        elif is_same_batch and decision.phase is Phase.DONE and decision.records:
+            check_replay(decision, [], self._config)
 
     @staticmethod
     def _is_recorded(decision: Decision, unit: Unit) -> bool:
