@@ -203,11 +203,20 @@ def check_settled(decision: Decision, write: Write | None, prefix: str) -> None:
 def check_write_id(decision: Decision, write: Write | None, prefix: str) -> None:
     """Raise ConfigError if ``write`` may not follow earlier writes under the prefix.
 
-    It would replace a write for another topic, it may have been written, or the prefix has too many
-    write.ids to remember.
+    The name is another query's or for another topic, the version may have been written, or the
+    prefix has too many write.ids to remember.
     """
     if write is None:
         return
+    query_id = decision.query_of(write.write_id)
+    if None not in (query_id, write.query_id) and query_id != write.query_id:
+        raise ConfigError(
+            f"{write} is a micro-batch of query {write.query_id}, and write.id '{write.write_id}' "
+            f"under transactional.id.prefix '{prefix}' has micro-batches of query {query_id}. Both "
+            "count from 0, so that rows of one would be dropped. Give this query a write.id of its "
+            "own, also if it is the same one with a new checkpoint",
+            code="TXN-008",
+        )
     topic = decision.topic_of_earlier(write)
     if topic is not None and topic != write.topic:
         raise ConfigError(

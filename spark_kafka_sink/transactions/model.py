@@ -124,6 +124,7 @@ class Write(NamedTuple):
     """The write of a job that may be repeated: a write of the application.
 
     topic: its topic; TOPICS_OF_ROWS without the option
+    query_id: of the query whose micro-batch it is, if Spark reports one
 
     Source: Delta Lake's ``txnAppId`` and ``txnVersion``. Here versions may come in any order.
     """
@@ -131,6 +132,7 @@ class Write(NamedTuple):
     write_id: str
     version: int
     topic: str = TOPICS_OF_ROWS
+    query_id: str | None = None
 
     def is_same(self, other: Write | None) -> bool:
         """Return True if ``other`` has this name and version."""
@@ -146,12 +148,14 @@ class Written(NamedTuple):
     topic: of the latest write
     ranges: first and last version of each range, in ascending order, with gaps between them
     folded: versions up to this one that no range has may be written or not; -1 if there are none
+    query_id: of the query whose micro-batches they are, if Spark has reported one
     """
 
     write_id: str
     topic: str
     ranges: tuple[tuple[int, int], ...] = ()
     folded: int = -1
+    query_id: str | None = None
 
     def has(self, version: int) -> bool:
         """Return True if ``version`` is known to be written."""
@@ -169,7 +173,7 @@ class Written(NamedTuple):
         if len(ranges) > _MAX_RANGES:
             is_lowest = ranges[0][0] <= version <= ranges[0][1]
             folded = max(folded, ranges.pop(1 if is_lowest else 0)[1])
-        return Written(self.write_id, topic, tuple(ranges), folded)
+        return self._replace(topic=topic, ranges=tuple(ranges), folded=folded)
 
     def __str__(self) -> str:
         ranges = (str(f) if f == last else f"{f}–{last}" for f, last in self.ranges)
@@ -325,6 +329,14 @@ class Decision:
         is_latest = self.write is not None and self.write.write_id == write_id
         return is_latest or self.versions_of(write_id) is not None
 
+    def query_of(self, write_id: str) -> str | None:
+        """Return the query whose micro-batches have this name; None if it is not known."""
+        found = self.versions_of(write_id)
+        if found is not None and found.query_id is not None:
+            return found.query_id
+        is_latest = self.write is not None and self.write.write_id == write_id
+        return self.write.query_id if self.write is not None and is_latest else None
+
     def is_of(self, unit: Unit, write: Write | None) -> bool:
         """Return True if this is the record of ``unit``, or of an earlier run of the same write."""
         return self.unit == unit or (write is not None and write.is_same(self.write))
@@ -345,8 +357,9 @@ class Decision:
         """Return the record with its unit complete."""
         written = self.written
         if self.write is not None:
-            write_id, version, topic = self.write
+            write_id, version, topic, _ = self.write
             before = self.versions_of(write_id) or Written(write_id, topic)
+            before = before._replace(query_id=self.query_of(write_id))
             others = (w for w in written if w.write_id != write_id)
             written = (*others, before.adding(version, topic))
         return replace(self, phase=Phase.DONE, transactions=(), committed=(), written=written)
@@ -461,8 +474,9 @@ def _tasks(found: Iterable[Any]) -> tuple[TaskTransaction, ...]:
 
 def written_of(found: Any) -> Written:
     """Return the versions of one write.id in a record. Raises TypeError or ValueError."""
-    write_id, topic, ranges, folded = found
-    return Written(write_id, topic, tuple((int(f), int(last)) for f, last in ranges), int(folded))
+    write_id, topic, ranges, folded, query_id = found
+    known = tuple((int(first), int(last)) for first, last in ranges)
+    return Written(write_id, topic, known, int(folded), query_id)
 
 
 @dataclass(frozen=True)

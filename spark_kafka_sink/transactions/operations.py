@@ -174,8 +174,9 @@ def _unit(found: Any) -> Unit:
 
 
 def _write(found: Any) -> Write:
-    write_id, version, topic = found
-    return Write(_text(write_id), _number(version), _text(topic))
+    write_id, version, topic, query_id = found
+    known = None if query_id is None else _text(query_id)
+    return Write(_text(write_id), _number(version), _text(topic), known)
 
 
 def _text(found: Any) -> str:

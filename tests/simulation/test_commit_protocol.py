@@ -534,11 +534,12 @@ def test_a_part_lost_of_a_named_write_is_not_filled_in_by_no_rows(lives, has_mes
     lives.die_in_commit("commit.ending", plan, unit(0, "j1"), lives.written(plan, [b"a", b"b"]))
     lives.world.run_for(TIMEOUT_MS + 20_000)
     plan = lives.protocol.plan(by, "j2", write)
+    commits = {
+        True: lambda: lives.protocol.commit(plan, unit(0, "j2"), []),
+        False: lambda: lives.protocol.commit_without_tasks(unit(0, "j2"), by, write),
+    }
     with pytest.raises(OutcomeError, match="visible in part: 1 records are, 1 records of Spark"):
-        if has_messages:
-            lives.protocol.commit(plan, unit(0, "j2"), [])
-        else:
-            lives.protocol.commit_without_tasks(unit(0, "j2"), by, write)
+        commits[has_messages]()
     plan = lives.protocol.plan(by, "j3", write)
     lives.protocol.commit(plan, unit(0, "j3"), lives.written(plan, [b"a", b"b"]))
     assert lives.visible() == [b"a", b"b"]

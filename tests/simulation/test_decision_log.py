@@ -705,8 +705,8 @@ def test_whatever_it_is_it_can_be_shown_and_replaced(value):
 def test_writes_that_are_done_stay_so():
     value = {
         "unit": {"query_id": None, "batch_id": None, "job_id": "j"},
-        "write": ["nightly", 4, ""],
-        "written": [["nightly", "", [[0, 0], [3, 3]], -1], ["other", "t", [[1, 1]], 0]],
+        "write": ["nightly", 4, "", None],
+        "written": [["nightly", "", [[0, 0], [3, 3]], -1, None], ["other", "t", [[1, 1]], 0, "q"]],
     }
     record = UnreadableRecord.of(StoredRecord(3, json.dumps(value).encode()))
     written = record.replacement(driver(1), 5, is_written=True)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from spark_kafka_sink.base.errors import TransactionError
+from spark_kafka_sink.base.errors import ConfigError, TransactionError
 from spark_kafka_sink.transactions.model import (
     MissingRecordError,
     OutcomeError,
@@ -184,6 +184,51 @@ def test_a_named_micro_batch_needs_the_record_of_its_name(lives):
     lives.protocol.commit_without_tasks(unit(0, "j"), driver(1, None), Write("etl", 0))
     assert plan(0).is_repeated
     assert not plan(1).is_repeated
+
+
+def named_micro_batch(lives, version, query_id, rows=True):
+    """Of ``batch_writer`` with a write.id; all queries of one program have one driver."""
+    by, write, job = (
+        driver(1, None),
+        Write("etl", version, query_id=query_id),
+        f"{query_id}-{version}",
+    )
+    plan = lives.protocol.plan(by, job, write, unit(version, query_id=query_id))
+    if rows:
+        written = [lives.write(plan, 0, job.encode())]
+        lives.protocol.commit(plan, unit(version, job), written)
+    else:
+        lives.protocol.commit_without_tasks(unit(version, job), by, write)
+    return plan
+
+
+@pytest.mark.parametrize("rows", [True, False])
+def test_a_name_is_of_one_query(lives, rows):
+    """Each query counts its micro-batches from 0: rows of one would be dropped for the other's."""
+    named_micro_batch(lives, 0, "q-1", rows)
+    for version in (0, 1):
+        with pytest.raises(ConfigError, match=r"'etl' .* has micro-batches of query q-1") as error:
+            named_micro_batch(lives, version, "q-2")
+        assert error.value.code == "TXN-008"
+    assert named_micro_batch(lives, 0, "q-1").is_repeated
+    # A thread of the function's own does not know the query; the log does not forget it.
+    lives.batch(0, driver(1, None), tasks=1, job="other")
+    named_micro_batch(lives, 1, None)
+    with pytest.raises(ConfigError, match="query q-1"):
+        named_micro_batch(lives, 2, "q-2")
+    named_micro_batch(lives, 2, "q-1")
+    assert b"q-1-2" in lives.visible()
+
+
+def test_a_part_of_a_named_micro_batch_is_its_querys(lives):
+    """Another query, whose rows happen to be the same, does not fill it in."""
+    by, write = driver(1, None), Write("etl", 0, query_id="q-1")
+    plan = lives.protocol.plan(by, "j", write, unit(0))
+    lives.die_in_commit("commit.ending", plan, unit(0, "j"), lives.written(plan, [b"a", b"b"]))
+    lives.world.run_for(TIMEOUT_MS + 20_000)
+    lives.protocol.plan(by, "j", write, unit(0))
+    with pytest.raises(ConfigError, match="has micro-batches of query q-1"):
+        named_micro_batch(lives, 0, "q-2")
 
 
 def test_a_part_of_a_job_stays_the_jobs_if_a_query_comes(lives):
