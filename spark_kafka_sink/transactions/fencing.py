@@ -37,6 +37,7 @@ from spark_kafka_sink.transactions.model import (
     TaskTransaction,
     Unit,
     Write,
+    name_of,
 )
 from spark_kafka_sink.transactions.ownership import not_new, owned_by_query
 
@@ -288,24 +289,19 @@ def _outcome_error(decision: Decision, prefix: str) -> OutcomeError:
     return OutcomeError(explain(decision, prefix), code=code_of_outcome(decision))
 
 
-def knows_query(decision: Decision, write: Write | None) -> bool:
-    """Return True if the record has an earlier micro-batch.
+def begins_later(decision: Decision, unit: Unit, write: Write | None) -> bool:
+    """Return True for a later micro-batch than 0 of a query that the record does not know.
 
     write: of a micro-batch that is a job, with a name
     """
-    return decision.unit.batch_id is not None if write is None else decision.knows(write.write_id)
+    return bool(unit.batch_id) and not decision.knows_micro_batch(write)
 
 
 def check_record_not_missing(
     decision: Decision, unit: Unit, write: Write | None, prefix: str, log_topic: str
 ) -> None:
-    """Raise MissingRecordError for a later micro-batch of a query that the record does not know.
-
-    write: of a micro-batch that is a job, with a name
-    """
-    if not unit.batch_id or decision.may_begin_later:
-        return
-    if knows_query(decision, write):
+    """Raise MissingRecordError if ``begins_later``, unless that is accepted."""
+    if not begins_later(decision, unit, write) or name_of(write) in decision.may_begin_later:
         return
     name = "" if write is None else f", write.id '{write.write_id}'"
     raise MissingRecordError(

@@ -92,6 +92,7 @@ _MAX_REMEMBERED = 64
 _MAX_RANGES = 64
 TOPICS_OF_ROWS = ""
 """Used instead of a topic's name if a column of the rows contains the topic."""
+_NO_NAME = ""
 
 
 class TaskTransaction(NamedTuple):
@@ -140,6 +141,11 @@ class Write(NamedTuple):
 
     def __str__(self) -> str:
         return f"version {self.version} of write.id '{self.write_id}'"
+
+
+def name_of(write: Write | None) -> str:
+    """Return the write.id; for the micro-batches of a query without one, an empty text."""
+    return _NO_NAME if write is None else write.write_id
 
 
 class Written(NamedTuple):
@@ -280,7 +286,8 @@ class Decision:
         user must confirm that
     superseded: ids of earlier drivers, which must not come back
     is_query: a streaming query has the prefix, even if none of its micro-batches is decided yet
-    may_begin_later: the first micro-batch under the prefix may have another number than 0
+    may_begin_later: names, as of ``name_of``, whose first micro-batch may have another number than
+        0, until it is decided
     former: the owner before a new query, whose ``unit`` this is until the new query decides; it may
         come back until then
     retired: checkpoints of queries that new queries have replaced
@@ -296,7 +303,7 @@ class Decision:
     needs_confirmation: bool = False
     superseded: tuple[str, ...] = ()
     is_query: bool = False
-    may_begin_later: bool = False
+    may_begin_later: tuple[str, ...] = ()
     rows: RowSummary | None = None
     write: Write | None = None
     written: tuple[Written, ...] = ()
@@ -328,6 +335,13 @@ class Decision:
         """Return True if the record is of a write of this name, or has versions of it."""
         is_latest = self.write is not None and self.write.write_id == write_id
         return is_latest or self.versions_of(write_id) is not None
+
+    def knows_micro_batch(self, write: Write | None) -> bool:
+        """Return True if the record has an earlier micro-batch.
+
+        write: of a micro-batch that is a job, with a name
+        """
+        return self.unit.batch_id is not None if write is None else self.knows(write.write_id)
 
     def query_of(self, write_id: str) -> str | None:
         """Return the query whose micro-batches have this name; None if it is not known."""
@@ -385,9 +399,20 @@ class Decision:
             committed=committed,
             rows=RowSummary.total(t.rows for t in everything),
             write=write,
-            # It was for this unit; of named writes each may begin later.
-            may_begin_later=self.may_begin_later and write is not None,
+            may_begin_later=self.later_without(write),
         )
+
+    def accepting_later(self, write: Write | None) -> Decision:
+        """Return the record in which the micro-batches of ``write`` may begin with any number."""
+        name = name_of(write)
+        if name in self.may_begin_later or self.knows_micro_batch(write):
+            return self
+        accepted = (*self.may_begin_later, name)[-_MAX_REMEMBERED:]
+        return replace(self, may_begin_later=accepted)
+
+    def later_without(self, write: Write | None) -> tuple[str, ...]:
+        """Return ``may_begin_later`` after a unit of ``write``."""
+        return tuple(name for name in self.may_begin_later if name != name_of(write))
 
     def without_former(self) -> Decision:
         """Return the record without the former query, which must not come back any more."""
@@ -454,7 +479,7 @@ class Decision:
                 needs_confirmation=body["needs_confirmation"],
                 superseded=tuple(body["superseded"]),
                 is_query=body["is_query"],
-                may_begin_later=body["may_begin_later"],
+                may_begin_later=tuple(body["may_begin_later"]),
                 write=None if write is None else Write(*write),
                 written=tuple(written_of(one) for one in body["written"]),
                 rows=None if rows is None else RowSummary.of_task(rows),

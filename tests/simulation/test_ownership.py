@@ -149,7 +149,8 @@ def test_a_jobs_record_is_no_record_of_a_query(lives):
     lives.check_settled(b"0-0", b"0-1")
 
 
-def test_what_a_user_has_accepted_for_a_job_is_not_accepted_for_a_query():
+@pytest.mark.parametrize("write", [None, Write("etl", 0), Write("etl", 7)])
+def test_what_a_user_has_accepted_for_a_job_is_not_accepted_for_a_query(write):
     """The prefix was released, and a job ran under it: the stream would write again."""
     operated = Operated()
     operated.accepts_missing_record = False
@@ -157,9 +158,33 @@ def test_what_a_user_has_accepted_for_a_job_is_not_accepted_for_a_query():
     micro_batch(operated, 0, driver(1))
     micro_batch(operated, 1, driver(1))
     operated.operations.release(agree)
-    operated.batch(0, [b"job"], driver(2, None), job="j")
+    plan = operated.protocol.plan(driver(2, None), "j", write)
+    operated.protocol.commit(plan, unit(0, "j"), operated.written(plan, [b"job"]))
     with pytest.raises(MissingRecordError):
         micro_batch(operated, 1, driver(3))
+
+
+@pytest.mark.parametrize("rows", [True, False])
+def test_what_a_user_has_accepted_for_a_name_is_not_accepted_for_another(rows):
+    operated = Operated()
+    named_micro_batch(operated, 7, "q-1", rows)
+    assert operated.record().may_begin_later == ()
+    operated.accepts_missing_record = False
+    operated.protocol = operated.protocol_of("p")
+    with pytest.raises(MissingRecordError, match=r"write\.id 'other'"):
+        operated.protocol.plan(driver(1, None), "j", Write("other", 7), unit(7))
+    named_micro_batch(operated, 8, "q-1")
+
+
+def test_what_is_accepted_for_a_name_holds_until_its_first_write():
+    """Its first driver dies, and the next one starts without the option."""
+    operated = Operated()
+    for name in ("etl", "other"):
+        operated.protocol.plan(driver(1, None), "j", Write(name, 7), unit(7))
+    operated.accepts_missing_record = False
+    operated.protocol = operated.protocol_of("p")
+    named_micro_batch(operated, 7, "q-1")
+    operated.protocol.plan(driver(1, None), "j", Write("other", 7), unit(7))
 
 
 def test_the_first_micro_batch_after_a_job_may_be_empty(lives):
