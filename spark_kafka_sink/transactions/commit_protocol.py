@@ -553,8 +553,8 @@ class CommitProtocol:
             text = (
                 f"{unit} goes on without a record of an earlier one under transactional.id.prefix "
                 f"'{self._config.prefix}'{name}, because of transaction.accept=missing-record or a "
-                "release. If an earlier run has committed it, its rows are duplicated now. Remove "
-                "the option"
+                "release. If an earlier run has committed it, its rows are duplicated now. If the "
+                "option is set, remove it"
             )
             warn(logger, "TXN-046", text)
 
