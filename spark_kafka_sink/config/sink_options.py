@@ -413,6 +413,7 @@ class SinkOptions:
     exactly_once: None unless delivery.guarantee is exactly-once
     checkpoint, query_name: of a streaming query; application_id: Spark's. None if Spark gives none
     write_id, write_version: identity of a batch write that may be repeated; both or none
+    write_query_id: of the query whose micro-batch that write is, if Spark reports it
     dead_letters: None unless errors.tolerance is all
     formats: None if no format option is set; registry: None if no schema id is written
     notes: sentences about options without effect, for the log
@@ -439,6 +440,7 @@ class SinkOptions:
     formats: FormatOptions | None = None
     registry: RegistryOptions | None = None
     topics_plan: TopicsPlan | None = None
+    write_query_id: str | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:

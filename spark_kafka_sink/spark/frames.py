@@ -224,14 +224,6 @@ def _check_named(identity: WriteIdentity, write_id: str, earlier: WriteIdentity)
             "transactional.id.prefix of its own",
             code="TXN-030",
         )
-    if None not in (identity.query_id, earlier.query_id) and identity.query_id != earlier.query_id:
-        raise ConfigError(
-            f"{write} is a micro-batch of query {identity.query_id}, and would be dropped under "
-            f"transactional.id.prefix '{identity.prefix}': {before} was one of query "
-            f"{earlier.query_id}. Give this query a write.id of its own, also if it is the same "
-            "one with a new checkpoint",
-            code=_TWO_WRITES,
-        )
 
 
 def _written_twice(identity: WriteIdentity) -> ConfigError:
@@ -407,7 +399,9 @@ class _Write:
         is_stream = bool(self._batch_id)
         checked = check_surroundings(self._options, is_stream)
         rows, checked = plan_schemas(rows, checked, is_stream=is_stream, query=self._run_identity())
-        self._options = replace(checked, application_id=_application_id(self._df))
+        self._options = replace(
+            checked, application_id=_application_id(self._df), write_query_id=self._query_id
+        )
         plan = self._plan(identity)
         self._planned = planning_time.until_now()
         try:

@@ -348,8 +348,8 @@ class CommitProtocol:
         def check(before: Decision | None, may_begin_later: bool) -> Decision:
             """Return the record as it will be written, which must pass every check, too."""
             claimed = ownership.claim(before, driver, job_id is None, self._config)
-            if may_begin_later and may_be_micro_batch and not fencing.knows_query(claimed, write):
-                claimed = replace(claimed, may_begin_later=True)
+            if may_begin_later and may_be_micro_batch:
+                claimed = claimed.accepting_later(write)
             claimed = ownership.claim(claimed, driver, job_id is None, self._config)
             if claimed.phase is not Phase.DECIDED:
                 fencing.check_settled(claimed, write, self._config.prefix)
@@ -371,6 +371,8 @@ class CommitProtocol:
                 break
             # Tasks need an unused token: take the id once more.
             self._claim_and_finish(decision, before, token, deadline_ms)
+        if unit is not None and write is not None:
+            self._warn_if_it_begins_later(decision, unit, write)
         reached("plan.resolved")
         self.abort_open_transactions(token, deadline_ms)
         reached("plan.swept")
@@ -419,10 +421,21 @@ class CommitProtocol:
             check(decision, accepts)
             return accepts
         mark = self.log.read_mark(deadline_ms)
-        if mark is None and state is not None and not accepts:
+        is_missing = mark is None and state is not None
+        if is_missing and not accepts:
             raise fencing.missing_record(self._config.prefix, self._config.log_topic)
         may_begin_later = accepts or (mark is not None and mark.is_released)
         check(None, may_begin_later)
+        if is_missing:
+            warn(
+                logger,
+                "TXN-046",
+                f"{driver} goes on without the record of transactional.id.prefix "
+                f"'{self._config.prefix}', which the brokers know: the decision log, topic "
+                f"'{self._config.log_topic}', does not have it, and transaction.accept="
+                "missing-record is set. What was visible of the last write is duplicated if that "
+                "write is repeated. Remove the option",
+            )
         if mark is None:
             # The next step registers the prefix at the brokers; the log has it after the claim.
             self.log.write_mark(PrefixMark(is_released=False), deadline_ms)
@@ -486,6 +499,7 @@ class CommitProtocol:
     ) -> CommitTimes | None:
         decision = plan.decision
         self._check_may_follow(decision, unit, None, plan.taken_from)
+        self._warn_if_it_begins_later(decision, unit, None)
         if plan.is_repeated:
             return None
         # A micro-batch without rows is recorded only as the first: there is nothing to drop.
@@ -532,6 +546,18 @@ class CommitProtocol:
             decision, unit, write, self._config.prefix, self._config.log_topic
         )
 
+    def _warn_if_it_begins_later(self, decision: Decision, unit: Unit, write: Write | None) -> None:
+        """Log that ``unit`` is the first in the record, though it is not its query's first."""
+        if fencing.begins_later(decision, unit, write):
+            name = "" if write is None else f", write.id '{write.write_id}'"
+            text = (
+                f"{unit} goes on without a record of an earlier one under transactional.id.prefix "
+                f"'{self._config.prefix}'{name}, because of transaction.accept=missing-record or a "
+                "release. If an earlier run has committed it, its rows are duplicated now. If the "
+                "option is set, remove it"
+            )
+            warn(logger, "TXN-046", text)
+
     def _drop_replay(
         self, plan: TransactionPlan, transactions: Sequence[TaskTransaction], deadline_ms: int
     ) -> None:
@@ -567,6 +593,10 @@ class CommitProtocol:
         _, decision = self._read_when_complete(deadline_ms)
         if decision is None:
             return
+        # Without a task the query's id is unknown, but the prefix is the query's own.
+        is_same_batch = unit.batch_id is not None and unit.batch_id == decision.unit.batch_id
+        if decision.phase is Phase.PARTIAL and (is_same_batch or decision.is_of(unit, write)):
+            fencing.replacements_of_lost(decision, [], self._config.prefix)
         is_owner = decision.owner.driver_id == driver.driver_id
         if is_owner and self._is_recorded(replace(decision, write=write), unit):
             # Without a task no message carries the token. A new token harms no task.
@@ -574,12 +604,8 @@ class CommitProtocol:
             decision = self.log.read_current(deadline_ms)
             if decision is not None and decision.owner.driver_id == driver.driver_id:
                 self._record_empty_unit(replace(decision, write=write), unit, token, deadline_ms)
-        # Without a task the query's id is unknown, but the prefix is the query's own.
-        elif unit.batch_id is not None and unit.batch_id == decision.unit.batch_id:
-            if decision.phase is Phase.PARTIAL:
-                fencing.replacements_of_lost(decision, [], self._config.prefix)
-            elif decision.phase is Phase.DONE and decision.records:
-                check_replay(decision, [], self._config)
+        elif is_same_batch and decision.phase is Phase.DONE and decision.records:
+            check_replay(decision, [], self._config)
 
     @staticmethod
     def _is_recorded(decision: Decision, unit: Unit) -> bool:
@@ -601,7 +627,12 @@ class CommitProtocol:
         self._check_may_follow(decision, unit, decision.write)
         now_ms = self._clock.timestamp_ms()
         recorded = replace(
-            decision.without_former(), unit=unit, decided_ms=now_ms, records=0, rows=None
+            decision.without_former(),
+            unit=unit,
+            decided_ms=now_ms,
+            records=0,
+            rows=None,
+            may_begin_later=decision.later_without(decision.write),
         )
         self.log.write(recorded.done(), token, deadline_ms)
 

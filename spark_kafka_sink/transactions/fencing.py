@@ -37,6 +37,7 @@ from spark_kafka_sink.transactions.model import (
     TaskTransaction,
     Unit,
     Write,
+    name_of,
 )
 from spark_kafka_sink.transactions.ownership import not_new, owned_by_query
 
@@ -203,11 +204,20 @@ def check_settled(decision: Decision, write: Write | None, prefix: str) -> None:
 def check_write_id(decision: Decision, write: Write | None, prefix: str) -> None:
     """Raise ConfigError if ``write`` may not follow earlier writes under the prefix.
 
-    It would replace a write for another topic, it may have been written, or the prefix has too many
-    write.ids to remember.
+    The name is another query's or for another topic, the version may have been written, or the
+    prefix has too many write.ids to remember.
     """
     if write is None:
         return
+    query_id = decision.query_of(write.write_id)
+    if None not in (query_id, write.query_id) and query_id != write.query_id:
+        raise ConfigError(
+            f"{write} is a micro-batch of query {write.query_id}, and write.id '{write.write_id}' "
+            f"under transactional.id.prefix '{prefix}' has micro-batches of query {query_id}. Both "
+            "count from 0, so that rows of one would be dropped. Give this query a write.id of its "
+            "own, also if it is the same one with a new checkpoint",
+            code="TXN-008",
+        )
     topic = decision.topic_of_earlier(write)
     if topic is not None and topic != write.topic:
         raise ConfigError(
@@ -279,24 +289,19 @@ def _outcome_error(decision: Decision, prefix: str) -> OutcomeError:
     return OutcomeError(explain(decision, prefix), code=code_of_outcome(decision))
 
 
-def knows_query(decision: Decision, write: Write | None) -> bool:
-    """Return True if the record has an earlier micro-batch.
+def begins_later(decision: Decision, unit: Unit, write: Write | None) -> bool:
+    """Return True for a later micro-batch than 0 of a query that the record does not know.
 
     write: of a micro-batch that is a job, with a name
     """
-    return decision.unit.batch_id is not None if write is None else decision.knows(write.write_id)
+    return bool(unit.batch_id) and not decision.knows_micro_batch(write)
 
 
 def check_record_not_missing(
     decision: Decision, unit: Unit, write: Write | None, prefix: str, log_topic: str
 ) -> None:
-    """Raise MissingRecordError for a later micro-batch of a query that the record does not know.
-
-    write: of a micro-batch that is a job, with a name
-    """
-    if not unit.batch_id or decision.may_begin_later:
-        return
-    if knows_query(decision, write):
+    """Raise MissingRecordError if ``begins_later``, unless that is accepted."""
+    if not begins_later(decision, unit, write) or name_of(write) in decision.may_begin_later:
         return
     name = "" if write is None else f", write.id '{write.write_id}'"
     raise MissingRecordError(

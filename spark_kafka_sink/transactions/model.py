@@ -92,6 +92,7 @@ _MAX_REMEMBERED = 64
 _MAX_RANGES = 64
 TOPICS_OF_ROWS = ""
 """Used instead of a topic's name if a column of the rows contains the topic."""
+_NO_NAME = ""
 
 
 class TaskTransaction(NamedTuple):
@@ -124,6 +125,7 @@ class Write(NamedTuple):
     """The write of a job that may be repeated: a write of the application.
 
     topic: its topic; TOPICS_OF_ROWS without the option
+    query_id: of the query whose micro-batch it is, if Spark reports one
 
     Source: Delta Lake's ``txnAppId`` and ``txnVersion``. Here versions may come in any order.
     """
@@ -131,6 +133,7 @@ class Write(NamedTuple):
     write_id: str
     version: int
     topic: str = TOPICS_OF_ROWS
+    query_id: str | None = None
 
     def is_same(self, other: Write | None) -> bool:
         """Return True if ``other`` has this name and version."""
@@ -140,18 +143,25 @@ class Write(NamedTuple):
         return f"version {self.version} of write.id '{self.write_id}'"
 
 
+def name_of(write: Write | None) -> str:
+    """Return the write.id; for the micro-batches of a query without one, an empty text."""
+    return _NO_NAME if write is None else write.write_id
+
+
 class Written(NamedTuple):
     """The versions of one write.id that are written.
 
     topic: of the latest write
     ranges: first and last version of each range, in ascending order, with gaps between them
     folded: versions up to this one that no range has may be written or not; -1 if there are none
+    query_id: of the query whose micro-batches they are, if Spark has reported one
     """
 
     write_id: str
     topic: str
     ranges: tuple[tuple[int, int], ...] = ()
     folded: int = -1
+    query_id: str | None = None
 
     def has(self, version: int) -> bool:
         """Return True if ``version`` is known to be written."""
@@ -169,7 +179,7 @@ class Written(NamedTuple):
         if len(ranges) > _MAX_RANGES:
             is_lowest = ranges[0][0] <= version <= ranges[0][1]
             folded = max(folded, ranges.pop(1 if is_lowest else 0)[1])
-        return Written(self.write_id, topic, tuple(ranges), folded)
+        return self._replace(topic=topic, ranges=tuple(ranges), folded=folded)
 
     def __str__(self) -> str:
         ranges = (str(f) if f == last else f"{f}–{last}" for f, last in self.ranges)
@@ -276,7 +286,8 @@ class Decision:
         user must confirm that
     superseded: ids of earlier drivers, which must not come back
     is_query: a streaming query has the prefix, even if none of its micro-batches is decided yet
-    may_begin_later: the first micro-batch under the prefix may have another number than 0
+    may_begin_later: names, as of ``name_of``, whose first micro-batch may have another number than
+        0, until it is decided
     former: the owner before a new query, whose ``unit`` this is until the new query decides; it may
         come back until then
     retired: checkpoints of queries that new queries have replaced
@@ -292,7 +303,7 @@ class Decision:
     needs_confirmation: bool = False
     superseded: tuple[str, ...] = ()
     is_query: bool = False
-    may_begin_later: bool = False
+    may_begin_later: tuple[str, ...] = ()
     rows: RowSummary | None = None
     write: Write | None = None
     written: tuple[Written, ...] = ()
@@ -325,6 +336,21 @@ class Decision:
         is_latest = self.write is not None and self.write.write_id == write_id
         return is_latest or self.versions_of(write_id) is not None
 
+    def knows_micro_batch(self, write: Write | None) -> bool:
+        """Return True if the record has an earlier micro-batch.
+
+        write: of a micro-batch that is a job, with a name
+        """
+        return self.unit.batch_id is not None if write is None else self.knows(write.write_id)
+
+    def query_of(self, write_id: str) -> str | None:
+        """Return the query whose micro-batches have this name; None if it is not known."""
+        found = self.versions_of(write_id)
+        if found is not None and found.query_id is not None:
+            return found.query_id
+        is_latest = self.write is not None and self.write.write_id == write_id
+        return self.write.query_id if self.write is not None and is_latest else None
+
     def is_of(self, unit: Unit, write: Write | None) -> bool:
         """Return True if this is the record of ``unit``, or of an earlier run of the same write."""
         return self.unit == unit or (write is not None and write.is_same(self.write))
@@ -345,8 +371,9 @@ class Decision:
         """Return the record with its unit complete."""
         written = self.written
         if self.write is not None:
-            write_id, version, topic = self.write
+            write_id, version, topic, _ = self.write
             before = self.versions_of(write_id) or Written(write_id, topic)
+            before = before._replace(query_id=self.query_of(write_id))
             others = (w for w in written if w.write_id != write_id)
             written = (*others, before.adding(version, topic))
         return replace(self, phase=Phase.DONE, transactions=(), committed=(), written=written)
@@ -372,9 +399,20 @@ class Decision:
             committed=committed,
             rows=RowSummary.total(t.rows for t in everything),
             write=write,
-            # It was for this unit; of named writes each may begin later.
-            may_begin_later=self.may_begin_later and write is not None,
+            may_begin_later=self.later_without(write),
         )
+
+    def accepting_later(self, write: Write | None) -> Decision:
+        """Return the record in which the micro-batches of ``write`` may begin with any number."""
+        name = name_of(write)
+        if name in self.may_begin_later or self.knows_micro_batch(write):
+            return self
+        accepted = (*self.may_begin_later, name)[-_MAX_REMEMBERED:]
+        return replace(self, may_begin_later=accepted)
+
+    def later_without(self, write: Write | None) -> tuple[str, ...]:
+        """Return ``may_begin_later`` after a unit of ``write``."""
+        return tuple(name for name in self.may_begin_later if name != name_of(write))
 
     def without_former(self) -> Decision:
         """Return the record without the former query, which must not come back any more."""
@@ -441,7 +479,7 @@ class Decision:
                 needs_confirmation=body["needs_confirmation"],
                 superseded=tuple(body["superseded"]),
                 is_query=body["is_query"],
-                may_begin_later=body["may_begin_later"],
+                may_begin_later=tuple(body["may_begin_later"]),
                 write=None if write is None else Write(*write),
                 written=tuple(written_of(one) for one in body["written"]),
                 rows=None if rows is None else RowSummary.of_task(rows),
@@ -461,8 +499,9 @@ def _tasks(found: Iterable[Any]) -> tuple[TaskTransaction, ...]:
 
 def written_of(found: Any) -> Written:
     """Return the versions of one write.id in a record. Raises TypeError or ValueError."""
-    write_id, topic, ranges, folded = found
-    return Written(write_id, topic, tuple((int(f), int(last)) for f, last in ranges), int(folded))
+    write_id, topic, ranges, folded, query_id = found
+    known = tuple((int(first), int(last)) for first, last in ranges)
+    return Written(write_id, topic, known, int(folded), query_id)
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ from spark_kafka_sink.transactions.model import (
     Written,
     driver_transactional_id,
     is_task_id,
+    name_of,
     written_of,
 )
 from spark_kafka_sink.transactions.ownership import OPERATOR
@@ -111,7 +112,7 @@ class UnreadableRecord(NamedTuple):
             owner,
             superseded=self.superseded,
             is_query=self.is_query,
-            may_begin_later=True,
+            may_begin_later=(name_of(self.write),),
             written=self.written,
             former=self.former,
             retired=self.retired,
@@ -174,8 +175,9 @@ def _unit(found: Any) -> Unit:
 
 
 def _write(found: Any) -> Write:
-    write_id, version, topic = found
-    return Write(_text(write_id), _number(version), _text(topic))
+    write_id, version, topic, query_id = found
+    known = None if query_id is None else _text(query_id)
+    return Write(_text(write_id), _number(version), _text(topic), known)
 
 
 def _text(found: Any) -> str:

@@ -178,7 +178,8 @@ def plan_unit(options: SinkOptions, is_job: bool, unit: Unit | None = None) -> T
 def _write(options: SinkOptions) -> Write | None:
     if options.write_id is None or options.write_version is None:
         return None
-    return Write(options.write_id, options.write_version, options.topic or TOPICS_OF_ROWS)
+    topic = options.topic or TOPICS_OF_ROWS
+    return Write(options.write_id, options.write_version, topic, options.write_query_id)
 
 
 def _check_cluster(options: SinkOptions) -> None:

@@ -533,10 +533,10 @@ _LATE_ATTEMPTS = (
         _CALLS,
     ),
     Mutant(
-        "spark/frames.py",
-        "if None not in (identity.query_id, earlier.query_id) and identity.query_id != earlier.query_id:",
-        "if identity.query_id != earlier.query_id:",
-        _CALLS,
+        "transactions/fencing.py",
+        "if None not in (query_id, write.query_id) and query_id != write.query_id:",
+        "if query_id != write.query_id:",
+        ("simulation/test_ownership.py",),
     ),
     Mutant(
         "spark/frames.py",

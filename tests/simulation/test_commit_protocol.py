@@ -526,6 +526,25 @@ def test_a_part_lost_and_another_replay_is_an_error_that_names_both(lives, tasks
     lives.protocol.commit_without_tasks(Unit(None, 1, None), driver(2))
 
 
+@pytest.mark.parametrize("has_messages", [True, False])
+def test_a_part_lost_of_a_named_write_is_not_filled_in_by_no_rows(lives, has_messages):
+    """A DataFrame without a partition has no task that could tell the plan."""
+    write, by = Write("etl", 5), driver(1, None)
+    plan = lives.protocol.plan(by, "j1", write)
+    lives.die_in_commit("commit.ending", plan, unit(0, "j1"), lives.written(plan, [b"a", b"b"]))
+    lives.world.run_for(TIMEOUT_MS + 20_000)
+    plan = lives.protocol.plan(by, "j2", write)
+    commits = {
+        True: lambda: lives.protocol.commit(plan, unit(0, "j2"), []),
+        False: lambda: lives.protocol.commit_without_tasks(unit(0, "j2"), by, write),
+    }
+    with pytest.raises(OutcomeError, match="visible in part: 1 records are, 1 records of Spark"):
+        commits[has_messages]()
+    plan = lives.protocol.plan(by, "j3", write)
+    lives.protocol.commit(plan, unit(0, "j3"), lives.written(plan, [b"a", b"b"]))
+    assert lives.visible() == [b"a", b"b"]
+
+
 def test_an_outcome_that_nobody_can_know(lives):
     """Somebody else has initialized a decided transaction's id."""
     lives.killed("commit.decided", 0, driver(1))

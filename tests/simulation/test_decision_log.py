@@ -91,7 +91,9 @@ def accepting(lives):
 
 
 @pytest.mark.parametrize("job", [None, "job"])
-def test_a_log_that_was_lost_under_a_decision_is_noticed_before_anything_is_swept(lives, job):
+def test_a_log_that_was_lost_under_a_decision_is_noticed_before_anything_is_swept(
+    lives, job, caplog
+):
     lives.batch(0, driver(1), job=job and "first")
     lives.killed("commit.ending", 1, driver(1), job=job)
     lose_the_log(lives)
@@ -104,7 +106,9 @@ def test_a_log_that_was_lost_under_a_decision_is_noticed_before_anything_is_swep
             lives.protocol.plan(driver(number), job)
     assert len(lives.open_ids()) == 1
     lives.protocol = accepting(lives)
+    assert "TXN-046" not in caplog.text
     lives.batch(1, driver(2), job=job and "again")
+    assert "goes on without the record of transactional.id.prefix 'p'" in caplog.text
     assert lives.visible() == [b"0-0", b"0-1", b"1-0", b"1-0", b"1-1"]
 
 
@@ -219,7 +223,7 @@ def test_a_query_whose_first_micro_batches_were_not_given_to_the_sink(lives):
     assert lives.visible() == [b"3-0", b"5-0"]
 
 
-def test_a_query_that_has_written_at_least_once_begins_later(lives):
+def test_a_query_that_has_written_at_least_once_begins_later(lives, caplog):
     with pytest.raises(
         MissingRecordError, match=r"wrote at-least-once until now, or .*: start it once"
     ):
@@ -229,9 +233,12 @@ def test_a_query_that_has_written_at_least_once_begins_later(lives):
     assert lives.open_ids() == []
     lives.protocol = accepting(lives)
     lives.batch(7, driver(2))
-    lives.protocol = lives.protocol_of("p")
     lives.batch(8, driver(2))
-    assert lives.visible() == [b"7-0", b"7-1", b"8-0", b"8-1"]
+    lives.protocol = lives.protocol_of("p")
+    lives.batch(9, driver(2))
+    assert len(lives.visible()) == 6
+    assert caplog.text.count("TXN-046") == 1
+    assert "micro-batch 7 of query q-1 goes on without a record" in caplog.text
 
 
 # --- its leader changes, or somebody has deleted records of it ----------------------------------
@@ -747,8 +754,8 @@ def test_whatever_it_is_it_can_be_shown_and_replaced(value):
 def test_writes_that_are_done_stay_so():
     value = {
         "unit": {"query_id": None, "batch_id": None, "job_id": "j"},
-        "write": ["nightly", 4, ""],
-        "written": [["nightly", "", [[0, 0], [3, 3]], -1], ["other", "t", [[1, 1]], 0]],
+        "write": ["nightly", 4, "", None],
+        "written": [["nightly", "", [[0, 0], [3, 3]], -1, None], ["other", "t", [[1, 1]], 0, "q"]],
     }
     record = UnreadableRecord.of(StoredRecord(3, json.dumps(value).encode()))
     written = record.replacement(driver(1), 5, is_written=True)

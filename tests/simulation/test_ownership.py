@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from spark_kafka_sink.base.errors import TransactionError
+from spark_kafka_sink.base.errors import ConfigError, TransactionError
 from spark_kafka_sink.transactions.model import (
     MissingRecordError,
     OutcomeError,
@@ -149,7 +149,8 @@ def test_a_jobs_record_is_no_record_of_a_query(lives):
     lives.check_settled(b"0-0", b"0-1")
 
 
-def test_what_a_user_has_accepted_for_a_job_is_not_accepted_for_a_query():
+@pytest.mark.parametrize("write", [None, Write("etl", 0), Write("etl", 7)])
+def test_what_a_user_has_accepted_for_a_job_is_not_accepted_for_a_query(write):
     """The prefix was released, and a job ran under it: the stream would write again."""
     operated = Operated()
     operated.accepts_missing_record = False
@@ -157,9 +158,33 @@ def test_what_a_user_has_accepted_for_a_job_is_not_accepted_for_a_query():
     micro_batch(operated, 0, driver(1))
     micro_batch(operated, 1, driver(1))
     operated.operations.release(agree)
-    operated.batch(0, [b"job"], driver(2, None), job="j")
+    plan = operated.protocol.plan(driver(2, None), "j", write)
+    operated.protocol.commit(plan, unit(0, "j"), operated.written(plan, [b"job"]))
     with pytest.raises(MissingRecordError):
         micro_batch(operated, 1, driver(3))
+
+
+@pytest.mark.parametrize("rows", [True, False])
+def test_what_a_user_has_accepted_for_a_name_is_not_accepted_for_another(rows):
+    operated = Operated()
+    named_micro_batch(operated, 7, "q-1", rows)
+    assert operated.record().may_begin_later == ()
+    operated.accepts_missing_record = False
+    operated.protocol = operated.protocol_of("p")
+    with pytest.raises(MissingRecordError, match=r"write\.id 'other'"):
+        operated.protocol.plan(driver(1, None), "j", Write("other", 7), unit(7))
+    named_micro_batch(operated, 8, "q-1")
+
+
+def test_what_is_accepted_for_a_name_holds_until_its_first_write():
+    """Its first driver dies, and the next one starts without the option."""
+    operated = Operated()
+    for name in ("etl", "other"):
+        operated.protocol.plan(driver(1, None), "j", Write(name, 7), unit(7))
+    operated.accepts_missing_record = False
+    operated.protocol = operated.protocol_of("p")
+    named_micro_batch(operated, 7, "q-1")
+    operated.protocol.plan(driver(1, None), "j", Write("other", 7), unit(7))
 
 
 def test_the_first_micro_batch_after_a_job_may_be_empty(lives):
@@ -184,6 +209,51 @@ def test_a_named_micro_batch_needs_the_record_of_its_name(lives):
     lives.protocol.commit_without_tasks(unit(0, "j"), driver(1, None), Write("etl", 0))
     assert plan(0).is_repeated
     assert not plan(1).is_repeated
+
+
+def named_micro_batch(lives, version, query_id, rows=True):
+    """Of ``batch_writer`` with a write.id; all queries of one program have one driver."""
+    by, write, job = (
+        driver(1, None),
+        Write("etl", version, query_id=query_id),
+        f"{query_id}-{version}",
+    )
+    plan = lives.protocol.plan(by, job, write, unit(version, query_id=query_id))
+    if rows:
+        written = [lives.write(plan, 0, job.encode())]
+        lives.protocol.commit(plan, unit(version, job), written)
+    else:
+        lives.protocol.commit_without_tasks(unit(version, job), by, write)
+    return plan
+
+
+@pytest.mark.parametrize("rows", [True, False])
+def test_a_name_is_of_one_query(lives, rows):
+    """Each query counts its micro-batches from 0: rows of one would be dropped for the other's."""
+    named_micro_batch(lives, 0, "q-1", rows)
+    for version in (0, 1):
+        with pytest.raises(ConfigError, match=r"'etl' .* has micro-batches of query q-1") as error:
+            named_micro_batch(lives, version, "q-2")
+        assert error.value.code == "TXN-008"
+    assert named_micro_batch(lives, 0, "q-1").is_repeated
+    # A thread of the function's own does not know the query; the log does not forget it.
+    lives.batch(0, driver(1, None), tasks=1, job="other")
+    named_micro_batch(lives, 1, None)
+    with pytest.raises(ConfigError, match="query q-1"):
+        named_micro_batch(lives, 2, "q-2")
+    named_micro_batch(lives, 2, "q-1")
+    assert b"q-1-2" in lives.visible()
+
+
+def test_a_part_of_a_named_micro_batch_is_its_querys(lives):
+    """Another query, whose rows happen to be the same, does not fill it in."""
+    by, write = driver(1, None), Write("etl", 0, query_id="q-1")
+    plan = lives.protocol.plan(by, "j", write, unit(0))
+    lives.die_in_commit("commit.ending", plan, unit(0, "j"), lives.written(plan, [b"a", b"b"]))
+    lives.world.run_for(TIMEOUT_MS + 20_000)
+    lives.protocol.plan(by, "j", write, unit(0))
+    with pytest.raises(ConfigError, match="has micro-batches of query q-1"):
+        named_micro_batch(lives, 0, "q-2")
 
 
 def test_a_part_of_a_job_stays_the_jobs_if_a_query_comes(lives):

@@ -278,7 +278,7 @@ class TestExactlyOnce:
         monkeypatch.setattr(frame, "mapInArrow", None)
         with pytest.raises(model.MissingRecordError):
             spark_kafka_sink.batch_writer({**EXACTLY_ONCE, **named})(frame, 1)
-        write = model.Write("w", 1, EXACTLY_ONCE["topic"]) if named else None
+        write = model.Write("w", 1, EXACTLY_ONCE["topic"], "q") if named else None
         assert planned == [(None if named else "q", write, model.Unit("q", 1, None))]
 
     def test_all_threads_of_a_process_are_one_driver_and_a_fork_is_another(self):
@@ -487,10 +487,6 @@ HISTORIES = {
         ("a", "q", 0, 3, None),
         ("a", "q", 0, 5, "version 5 of write.id 'w' is written a second time"),
         ("a", "q", 1, 5, None),
-    ],
-    "named, of another query": [
-        ("a", "q", 0, 7, None),
-        ("a", "r", 1, 7, "version 7 .* was one of query q. .*new checkpoint"),
     ],
     "named, written and then failed": [
         ("a", "q", 0, 7, None),
@@ -745,11 +741,6 @@ class TestWhatAProcessRemembers:
         calls.finish(self.NAMED)
         calls.check_dropped(self.NAMED._replace(number=3))
 
-    @pytest.mark.parametrize(("before", "now"), [("q", None), (None, "q"), ("q", "q")])
-    def test_only_queries_that_are_known_are_told_apart(self, calls, before, now):
-        calls.finish(self.NAMED._replace(query_id=before))
-        calls.check_dropped(self.NAMED._replace(query_id=now, call=in_call("2")))
-
     def test_a_later_version_may_go_elsewhere(self, calls):
         calls.finish(self.NAMED)
-        calls.check_dropped(self.NAMED._replace(number=5, topic="elsewhere", query_id="q-2"))
+        calls.check_dropped(self.NAMED._replace(number=5, topic="elsewhere"))
