@@ -39,7 +39,7 @@ from spark_kafka_sink.transactions.session import clean_up_after, clean_up_late,
 
 logger = logging.getLogger(__name__)
 
-_PROC = Path("/proc")
+PROC = Path("/proc")
 _JVM = "java"
 # "stream execution thread for …": Linux keeps 15 bytes; newer JVMs keep the first 7 and the last 6.
 _QUERY_THREAD = "stream "
@@ -55,7 +55,14 @@ _STATE, _PARENT, _START_TIME = 0, 1, 19
 
 def _stat(process_id: int) -> list[bytes]:
     """Return the fields of a process or thread. Raises OSError, as FileNotFoundError without it."""
-    return (_PROC / str(process_id) / "stat").read_bytes().rpartition(b")")[2].split()
+    return (PROC / str(process_id) / "stat").read_bytes().rpartition(b")")[2].split()
+
+
+def _is_proc_readable() -> bool:
+    """Return False if /proc shows no process at all, because it is mounted no longer."""
+    with suppress(OSError):
+        return bool(_stat(os.getpid()))
+    return False
 
 
 def _name(process: Path) -> str:
@@ -78,7 +85,7 @@ class Life(NamedTuple):
         try:
             fields = _stat(self.process_id)
         except (FileNotFoundError, ProcessLookupError):
-            return True
+            return _is_proc_readable()
         except OSError:
             return False  # too many open files, for example
         return fields[_STATE] in (b"Z", b"X") or fields[_START_TIME] != self.started
@@ -90,7 +97,7 @@ def jvm_above(process_id: int) -> Life | None:
     try:
         while process_id > 1:
             process_id = int(_stat(process_id)[_PARENT])
-            if _name(_PROC / str(process_id)) == _JVM:
+            if _name(PROC / str(process_id)) == _JVM:
                 return Life.of(process_id)
     except OSError:
         pass
@@ -98,13 +105,15 @@ def jvm_above(process_id: int) -> Life | None:
 
 
 def query_threads(jvm: Life) -> frozenset[Life]:
-    """Return the threads in which the queries of a JVM run."""
+    """Return the threads in which the queries of a JVM run. Raises OSError if one is not readable.
+
+    Without one of them, the thread of another query would seem to be the only one.
+    """
     found = set()
-    with suppress(OSError):
-        for thread in (_PROC / str(jvm.process_id) / "task").iterdir():
-            with suppress(OSError):  # it has just ended
-                if _name(thread).startswith(_QUERY_THREAD):
-                    found.add(Life.of(int(thread.name)))
+    for thread in (PROC / str(jvm.process_id) / "task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            if _name(thread).startswith(_QUERY_THREAD):
+                found.add(Life.of(int(thread.name)))
     return frozenset(found)
 
 
@@ -145,16 +154,16 @@ class QueryThreads:
     def find(self, key: _Key, look: Callable[[], frozenset[Life]]) -> frozenset[Life]:
         """Return the threads one of which runs the query. look: returns all threads of queries
 
-        It was there at each of the query's plans, and is no other query's.
+        While none of those of its last plan has ended, the query runs in one of them still. If one
+        has, it may have been the query's, which was started again: only a new look can tell. A
+        thread is excluded only if it is another query's for certain.
         """
-        before = self._found.get(key, frozenset())
-        if len(before) == 1 and not any(life.has_ended() for life in before):
-            return before
-        now = look()
+        lives = self._found.get(key, frozenset())
+        if not lives or any(life.has_ended() for life in lives):
+            lives = look()
         others = {
             o for k, found in self._found.items() if k != key and len(found) == 1 for o in found
         }
-        lives = (before & now) or now
         self._found[key] = (lives - others) or lives
         return self._found[key]
 
@@ -206,9 +215,9 @@ def guard(options: SinkOptions, plan: TransactionPlan, is_query: bool) -> None:
     if jvm is None:
         return
     lives = frozenset({jvm})
-    if is_query:
-        lives = _query_threads.find(_key(options), partial(query_threads, jvm))
     try:
+        if is_query:
+            lives = _query_threads.find(_key(options), partial(query_threads, jvm))
         if lives:
             _guard.tell(Planned(options, plan.driver, plan.token, lives))
     except OSError:
@@ -256,8 +265,8 @@ class Guard:
                 del self._plans[key]
 
 
-def clean_up(planned: Planned) -> None:
-    """End what is open of a plan, and log it."""
+def clean_up(planned: Planned, late_look_s: float = _LATE_LOOK_S) -> None:
+    """End what is open of a plan, and log it. late_look_s: s between looks for late tasks."""
     options, driver, token, _ = planned
     assert options.exactly_once is not None
     set_up(options)
@@ -265,10 +274,15 @@ def clean_up(planned: Planned) -> None:
     try:
         ended, late_token = clean_up_after(options, driver, token)
         _log_ended(prefix, ended)
+        if late_token is not None and not ended:
+            logger.info(
+                f"the query or job of transactional.id.prefix '{prefix}' has ended before its "
+                "commit: no transaction was open, and its last plan can no longer be committed"
+            )
         # Tasks may end later than the query, and be killed before they find the token used.
         for _ in range(_LATE_LOOKS):
             if late_token is not None:
-                select.select([], [], [], _LATE_LOOK_S)
+                select.select([], [], [], late_look_s)
                 _log_ended(prefix, clean_up_late(options, late_token))
     except FencedError:
         return  # it was committed, or planned again
