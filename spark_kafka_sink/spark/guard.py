@@ -12,7 +12,11 @@ nothing that is decided or belongs to a later plan.
 
 The JVM shows its threads under /proc, so a guard needs Linux. All query threads of a JVM have the
 same name there. If several queries start at the same time, a guard cannot distinguish their
-threads, and waits until all of these have ended.
+threads, and waits until all of these have ended. A job has the JVM alone, also in ``foreachBatch``:
+Spark does not say which thread has planned it, and a job may outlive all queries.
+
+A plan that cannot be sent at once is dropped, because planning must not wait. Then the guard has an
+earlier plan of the prefix, whose token is no longer valid, and changes nothing.
 """
 
 from __future__ import annotations
@@ -21,12 +25,16 @@ import logging
 import os
 import pickle
 import select
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
@@ -43,7 +51,9 @@ PROC = Path("/proc")
 _JVM = "java"
 # "stream execution thread for …": Linux keeps 15 bytes; newer JVMs keep the first 7 and the last 6.
 _QUERY_THREAD = "stream "
-_LENGTH_BYTES = 8
+_MAX_MESSAGE_BYTES = 1 << 20
+# Spark's daemons accept who sends it. Cloud credentials stay: logins may read them.
+_SECRET_OF_SPARK = "PYTHON_WORKER_FACTORY_SECRET"
 
 
 # --- the threads of a JVM ------------------------------------------------------------------------
@@ -172,34 +182,44 @@ class GuardProcess:
     """The guard of this process, started with its first plan."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
+        self._connection: socket.socket | None = None
+
+    def close(self) -> None:
+        """Send no more plans: the guard ends when nothing is left to guard."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def tell(self, planned: Planned) -> None:
-        """Send a plan. Raises OSError if there can be no guard."""
-        body = pickle.dumps(planned)
-        message = len(body).to_bytes(_LENGTH_BYTES, "big") + body
-        if self._process is not None:
+        """Send a plan, without waiting. Raises OSError if no guard takes it."""
+        message = pickle.dumps(planned)
+        if self._connection is not None:
             try:
-                self._send(message)
-            except BrokenPipeError:
-                self._process = None  # it was killed
+                self._connection.send(message)
+            except ConnectionError:  # the guard was killed
+                self.close()
             else:
                 return
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", f"from {__name__} import main; main()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            env=environment,
-            start_new_session=True,  # Spark ends its Python processes by their group
-        )
-        self._send(message)
+        self._connection = self._start()
+        self._connection.send(message)
 
-    def _send(self, message: bytes) -> None:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        self._process.stdin.write(message)
-        self._process.stdin.flush()
+    def _start(self) -> socket.socket:
+        # Its working folder is this process's: options may name files relative to it.
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        environment.pop(_SECRET_OF_SPARK, None)
+        # Sockets of this type send a message as a whole, or raise BlockingIOError.
+        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        here.setblocking(False)
+        with there:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", f"from {__name__} import main; main()"],
+                stdin=there.fileno(),
+                stdout=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,  # Spark ends its Python processes by their group
+            )
+        return here
 
 
 _guard = GuardProcess()
@@ -215,6 +235,8 @@ def guard(options: SinkOptions, plan: TransactionPlan, is_query: bool) -> None:
     if jvm is None:
         return
     lives = frozenset({jvm})
+    # A guard writes no rows: large schemas and the registry's secrets stay here.
+    options = replace(options, formats=None, registry=None, dead_letters=None, topics_plan=None)
     try:
         if is_query:
             lives = _query_threads.find(_key(options), partial(query_threads, jvm))
@@ -304,34 +326,35 @@ def _log_ended(prefix: str, ended: Sequence[str]) -> None:
         )
 
 
-def _messages(descriptor: int) -> Iterator[Planned | None]:
-    """Yield each plan, and None when there was none for a moment; end when the sender has ended."""
-    received = bytearray()
-    while True:
-        if not select.select([descriptor], [], [], _LOOK_S)[0]:
-            yield None
-            continue
-        part = os.read(descriptor, 1 << 16)
-        if not part:
-            return
-        received += part
-        while len(received) >= _LENGTH_BYTES:
-            end = _LENGTH_BYTES + int.from_bytes(received[:_LENGTH_BYTES], "big")
-            if len(received) < end:
-                break
-            yield pickle.loads(received[_LENGTH_BYTES:end])
-            del received[:end]
+def _read(connection: socket.socket, plans: SimpleQueue[Planned | None]) -> None:
+    """Queue each plan, and None when the sender has ended."""
+    try:
+        while message := connection.recv(_MAX_MESSAGE_BYTES):
+            plans.put(pickle.loads(message))
+    finally:
+        plans.put(None)
+
+
+def watch(connection: socket.socket, guard: Guard) -> None:
+    """Guard the plans that come by ``connection``, and return when none needs it any more."""
+    plans: SimpleQueue[Planned | None] = SimpleQueue()
+    # A thread, because a clean-up may take long, and the sender drops plans that are not read.
+    Thread(target=_read, args=(connection, plans), daemon=True).start()
+    has_sender = True
+    while has_sender or guard.is_needed():
+        with suppress(Empty):
+            planned = plans.get(timeout=_LOOK_S)
+            if planned is None:
+                has_sender = False
+            else:
+                guard.add(planned)
+        guard.look()
+        if not has_sender:
+            guard.forget_committed(is_unused)
 
 
 def main() -> None:
     """Guard the plans that come by standard input."""
     logging.raiseExceptions = False  # a driver that has ended reads no log
-    watching = Guard(SystemClock(), clean_up)
-    for planned in _messages(sys.stdin.fileno()):
-        if planned is not None:
-            watching.add(planned)
-        watching.look()
-    while watching.is_needed():
-        select.select([], [], [], _LOOK_S)
-        watching.look()
-        watching.forget_committed(is_unused)
+    with socket.socket(fileno=sys.stdin.fileno()) as connection:
+        watch(connection, Guard(SystemClock(), clean_up))

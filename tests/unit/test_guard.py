@@ -2,9 +2,15 @@
 
 import json
 import os
+import pickle
+import signal
+import socket
 import subprocess
 import sys
 import threading
+from collections import deque
+from itertools import repeat
+from pathlib import Path
 
 import pytest
 
@@ -12,15 +18,18 @@ from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark import guard as module
 from spark_kafka_sink.spark.guard import (
     Guard,
+    GuardProcess,
     Life,
     Planned,
     QueryThreads,
     clean_up,
     jvm_above,
     query_threads,
+    watch,
 )
 from spark_kafka_sink.transactions.commit_protocol import CleanUp
 from spark_kafka_sink.transactions.model import Driver, DriverToken
+from tests.patience import eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="threads are read under /proc")
 
@@ -186,6 +195,61 @@ class TestGuard:
         ):
             guard.forget_committed(lambda options, token: answers.pop(0))
             assert guard.is_needed() == is_needed
+
+
+class TestProcess:
+    @pytest.fixture
+    def guard(self):
+        guard = GuardProcess()
+        yield guard
+        guard.close()
+        guard.process.kill()
+        guard.process.wait()
+
+    def test_one_that_hangs_holds_up_no_plan_and_one_that_is_killed_is_replaced(
+        self, guard, threads
+    ):
+        plan = planned(*threads)
+        guard.tell(plan)
+        first = guard.process
+        first.send_signal(signal.SIGSTOP)
+        with pytest.raises(BlockingIOError):
+            deque(map(guard.tell, repeat(plan, 10_000)))
+        first.kill()
+        first.wait()
+        guard.tell(plan)
+        assert guard.process is not first
+
+    def test_it_has_no_secret_of_spark(self, guard, threads, monkeypatch):
+        monkeypatch.setenv("PYTHON_WORKER_FACTORY_SECRET", "s3cr3t")
+        guard.tell(planned(*threads))
+        file = Path(f"/proc/{guard.process.pid}/environ")
+        assert eventually(lambda: b"PATH=" in file.read_bytes())  # exec fills it a moment later
+        assert b"s3cr3t" not in file.read_bytes()
+
+
+def test_plans_are_read_during_a_clean_up():
+    begun, end = threading.Event(), threading.Event()
+
+    def clean_up(_):
+        begun.set()
+        end.wait()
+
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with there:
+        guard = threading.Thread(target=watch, args=(there, Guard(Clock(), clean_up)))
+        guard.start()
+        with here:
+            here.settimeout(60)
+            message = pickle.dumps(planned(ENDED))
+            here.send(message)
+            begun.wait()
+            try:
+                for _ in range(2_000):  # more than the socket holds
+                    here.send(message)
+            finally:
+                end.set()
+        guard.join()
 
 
 def test_without_brokers_the_log_names_the_command(caplog):
