@@ -12,7 +12,11 @@ nothing that is decided or belongs to a later plan.
 
 The JVM shows its threads under /proc, so a guard needs Linux. All query threads of a JVM have the
 same name there. If several queries start at the same time, a guard cannot distinguish their
-threads, and waits until all of these have ended.
+threads, and waits until all of these have ended. A job has the JVM alone, also in ``foreachBatch``:
+Spark does not say which thread has planned it, and a job may outlive all queries.
+
+A plan that cannot be sent at once is dropped, because planning must not wait. Then the guard has an
+earlier plan of the prefix, whose token is no longer valid, and changes nothing.
 """
 
 from __future__ import annotations
@@ -21,12 +25,16 @@ import logging
 import os
 import pickle
 import select
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
@@ -39,11 +47,13 @@ from spark_kafka_sink.transactions.session import clean_up_after, clean_up_late,
 
 logger = logging.getLogger(__name__)
 
-_PROC = Path("/proc")
+PROC = Path("/proc")
 _JVM = "java"
 # "stream execution thread for …": Linux keeps 15 bytes; newer JVMs keep the first 7 and the last 6.
 _QUERY_THREAD = "stream "
-_LENGTH_BYTES = 8
+_MAX_MESSAGE_BYTES = 1 << 20
+# Spark's daemons accept who sends it. Cloud credentials stay: logins may read them.
+_SECRET_OF_SPARK = "PYTHON_WORKER_FACTORY_SECRET"
 
 
 # --- the threads of a JVM ------------------------------------------------------------------------
@@ -55,7 +65,14 @@ _STATE, _PARENT, _START_TIME = 0, 1, 19
 
 def _stat(process_id: int) -> list[bytes]:
     """Return the fields of a process or thread. Raises OSError, as FileNotFoundError without it."""
-    return (_PROC / str(process_id) / "stat").read_bytes().rpartition(b")")[2].split()
+    return (PROC / str(process_id) / "stat").read_bytes().rpartition(b")")[2].split()
+
+
+def _is_proc_readable() -> bool:
+    """Return False if /proc shows no process at all, because it is mounted no longer."""
+    with suppress(OSError):
+        return bool(_stat(os.getpid()))
+    return False
 
 
 def _name(process: Path) -> str:
@@ -78,7 +95,7 @@ class Life(NamedTuple):
         try:
             fields = _stat(self.process_id)
         except (FileNotFoundError, ProcessLookupError):
-            return True
+            return _is_proc_readable()
         except OSError:
             return False  # too many open files, for example
         return fields[_STATE] in (b"Z", b"X") or fields[_START_TIME] != self.started
@@ -90,7 +107,7 @@ def jvm_above(process_id: int) -> Life | None:
     try:
         while process_id > 1:
             process_id = int(_stat(process_id)[_PARENT])
-            if _name(_PROC / str(process_id)) == _JVM:
+            if _name(PROC / str(process_id)) == _JVM:
                 return Life.of(process_id)
     except OSError:
         pass
@@ -98,13 +115,15 @@ def jvm_above(process_id: int) -> Life | None:
 
 
 def query_threads(jvm: Life) -> frozenset[Life]:
-    """Return the threads in which the queries of a JVM run."""
+    """Return the threads in which the queries of a JVM run. Raises OSError if one is not readable.
+
+    Without one of them, the thread of another query would seem to be the only one.
+    """
     found = set()
-    with suppress(OSError):
-        for thread in (_PROC / str(jvm.process_id) / "task").iterdir():
-            with suppress(OSError):  # it has just ended
-                if _name(thread).startswith(_QUERY_THREAD):
-                    found.add(Life.of(int(thread.name)))
+    for thread in (PROC / str(jvm.process_id) / "task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            if _name(thread).startswith(_QUERY_THREAD):
+                found.add(Life.of(int(thread.name)))
     return frozenset(found)
 
 
@@ -145,16 +164,16 @@ class QueryThreads:
     def find(self, key: _Key, look: Callable[[], frozenset[Life]]) -> frozenset[Life]:
         """Return the threads one of which runs the query. look: returns all threads of queries
 
-        It was there at each of the query's plans, and is no other query's.
+        While none of those of its last plan has ended, the query runs in one of them still. If one
+        has, it may have been the query's, which was started again: only a new look can tell. A
+        thread is excluded only if it is another query's for certain.
         """
-        before = self._found.get(key, frozenset())
-        if len(before) == 1 and not any(life.has_ended() for life in before):
-            return before
-        now = look()
+        lives = self._found.get(key, frozenset())
+        if not lives or any(life.has_ended() for life in lives):
+            lives = look()
         others = {
             o for k, found in self._found.items() if k != key and len(found) == 1 for o in found
         }
-        lives = (before & now) or now
         self._found[key] = (lives - others) or lives
         return self._found[key]
 
@@ -163,34 +182,44 @@ class GuardProcess:
     """The guard of this process, started with its first plan."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
+        self._connection: socket.socket | None = None
+
+    def close(self) -> None:
+        """Send no more plans: the guard ends when nothing is left to guard."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def tell(self, planned: Planned) -> None:
-        """Send a plan. Raises OSError if there can be no guard."""
-        body = pickle.dumps(planned)
-        message = len(body).to_bytes(_LENGTH_BYTES, "big") + body
-        if self._process is not None:
+        """Send a plan, without waiting. Raises OSError if no guard takes it."""
+        message = pickle.dumps(planned)
+        if self._connection is not None:
             try:
-                self._send(message)
-            except BrokenPipeError:
-                self._process = None  # it was killed
+                self._connection.send(message)
+            except ConnectionError:  # the guard was killed
+                self.close()
             else:
                 return
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", f"from {__name__} import main; main()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            env=environment,
-            start_new_session=True,  # Spark ends its Python processes by their group
-        )
-        self._send(message)
+        self._connection = self._start()
+        self._connection.send(message)
 
-    def _send(self, message: bytes) -> None:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        self._process.stdin.write(message)
-        self._process.stdin.flush()
+    def _start(self) -> socket.socket:
+        # Its working folder is this process's: options may name files relative to it.
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        environment.pop(_SECRET_OF_SPARK, None)
+        # Sockets of this type send a message as a whole, or raise BlockingIOError.
+        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        here.setblocking(False)
+        with there:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", f"from {__name__} import main; main()"],
+                stdin=there.fileno(),
+                stdout=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,  # Spark ends its Python processes by their group
+            )
+        return here
 
 
 _guard = GuardProcess()
@@ -206,9 +235,11 @@ def guard(options: SinkOptions, plan: TransactionPlan, is_query: bool) -> None:
     if jvm is None:
         return
     lives = frozenset({jvm})
-    if is_query:
-        lives = _query_threads.find(_key(options), partial(query_threads, jvm))
+    # A guard writes no rows: large schemas and the registry's secrets stay here.
+    options = replace(options, formats=None, registry=None, dead_letters=None, topics_plan=None)
     try:
+        if is_query:
+            lives = _query_threads.find(_key(options), partial(query_threads, jvm))
         if lives:
             _guard.tell(Planned(options, plan.driver, plan.token, lives))
     except OSError:
@@ -256,8 +287,8 @@ class Guard:
                 del self._plans[key]
 
 
-def clean_up(planned: Planned) -> None:
-    """End what is open of a plan, and log it."""
+def clean_up(planned: Planned, late_look_s: float = _LATE_LOOK_S) -> None:
+    """End what is open of a plan, and log it. late_look_s: s between looks for late tasks."""
     options, driver, token, _ = planned
     assert options.exactly_once is not None
     set_up(options)
@@ -265,10 +296,15 @@ def clean_up(planned: Planned) -> None:
     try:
         ended, late_token = clean_up_after(options, driver, token)
         _log_ended(prefix, ended)
+        if late_token is not None and not ended:
+            logger.info(
+                f"the query or job of transactional.id.prefix '{prefix}' has ended before its "
+                "commit: no transaction was open, and its last plan can no longer be committed"
+            )
         # Tasks may end later than the query, and be killed before they find the token used.
         for _ in range(_LATE_LOOKS):
             if late_token is not None:
-                select.select([], [], [], _LATE_LOOK_S)
+                select.select([], [], [], late_look_s)
                 _log_ended(prefix, clean_up_late(options, late_token))
     except FencedError:
         return  # it was committed, or planned again
@@ -290,34 +326,35 @@ def _log_ended(prefix: str, ended: Sequence[str]) -> None:
         )
 
 
-def _messages(descriptor: int) -> Iterator[Planned | None]:
-    """Yield each plan, and None when there was none for a moment; end when the sender has ended."""
-    received = bytearray()
-    while True:
-        if not select.select([descriptor], [], [], _LOOK_S)[0]:
-            yield None
-            continue
-        part = os.read(descriptor, 1 << 16)
-        if not part:
-            return
-        received += part
-        while len(received) >= _LENGTH_BYTES:
-            end = _LENGTH_BYTES + int.from_bytes(received[:_LENGTH_BYTES], "big")
-            if len(received) < end:
-                break
-            yield pickle.loads(received[_LENGTH_BYTES:end])
-            del received[:end]
+def _read(connection: socket.socket, plans: SimpleQueue[Planned | None]) -> None:
+    """Queue each plan, and None when the sender has ended."""
+    try:
+        while message := connection.recv(_MAX_MESSAGE_BYTES):
+            plans.put(pickle.loads(message))
+    finally:
+        plans.put(None)
+
+
+def watch(connection: socket.socket, guard: Guard) -> None:
+    """Guard the plans that come by ``connection``, and return when none needs it any more."""
+    plans: SimpleQueue[Planned | None] = SimpleQueue()
+    # A thread, because a clean-up may take long, and the sender drops plans that are not read.
+    Thread(target=_read, args=(connection, plans), daemon=True).start()
+    has_sender = True
+    while has_sender or guard.is_needed():
+        with suppress(Empty):
+            planned = plans.get(timeout=_LOOK_S)
+            if planned is None:
+                has_sender = False
+            else:
+                guard.add(planned)
+        guard.look()
+        if not has_sender:
+            guard.forget_committed(is_unused)
 
 
 def main() -> None:
     """Guard the plans that come by standard input."""
     logging.raiseExceptions = False  # a driver that has ended reads no log
-    watching = Guard(SystemClock(), clean_up)
-    for planned in _messages(sys.stdin.fileno()):
-        if planned is not None:
-            watching.add(planned)
-        watching.look()
-    while watching.is_needed():
-        select.select([], [], [], _LOOK_S)
-        watching.look()
-        watching.forget_committed(is_unused)
+    with socket.socket(fileno=sys.stdin.fileno()) as connection:
+        watch(connection, Guard(SystemClock(), clean_up))

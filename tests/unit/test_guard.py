@@ -2,15 +2,34 @@
 
 import json
 import os
+import pickle
+import signal
+import socket
 import subprocess
 import sys
 import threading
+from collections import deque
+from itertools import repeat
+from pathlib import Path
 
 import pytest
 
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.spark.guard import Guard, Life, Planned, QueryThreads, clean_up, jvm_above
+from spark_kafka_sink.spark import guard as module
+from spark_kafka_sink.spark.guard import (
+    Guard,
+    GuardProcess,
+    Life,
+    Planned,
+    QueryThreads,
+    clean_up,
+    jvm_above,
+    query_threads,
+    watch,
+)
+from spark_kafka_sink.transactions.commit_protocol import CleanUp
 from spark_kafka_sink.transactions.model import Driver, DriverToken
+from tests.patience import eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="threads are read under /proc")
 
@@ -63,6 +82,18 @@ def test_a_process_has_ended_before_its_parent_asks():
     assert Life(os.getpid(), b"another start").has_ended()
 
 
+def test_nothing_has_ended_for_certain_without_proc(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "PROC", tmp_path)
+    assert not Life(os.getpid(), b"1").has_ended()
+
+
+def test_threads_of_which_one_is_unreadable_are_no_knowledge(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "PROC", tmp_path)
+    (tmp_path / "7" / "task" / "8" / "comm").mkdir(parents=True)
+    with pytest.raises(OSError, match="directory"):
+        query_threads(Life(7, b"1"))
+
+
 @pytest.fixture
 def threads():
     """Three threads that live."""
@@ -95,11 +126,20 @@ class TestWhichThread:
         assert found.find("a", lambda: frozenset({first, second})) == {first}
         assert found.find("b", lambda: frozenset({first, second})) == {second}
 
-    def test_of_several_it_is_one_that_was_there_each_time(self, threads):
-        first, second, third = threads
+    def test_of_several_it_is_one_of_these_whatever_begins_later(self, threads):
+        first, second, _ = threads
         found = QueryThreads()
         assert found.find("a", lambda: frozenset({first, second})) == {first, second}
-        assert found.find("a", lambda: frozenset({first, third})) == {first}
+        assert found.find("a", lambda: frozenset(threads)) == {first, second}
+
+    def test_after_one_of_several_has_ended_it_is_not_the_other(self, threads):
+        """Two queries begin together; then the first is stopped and started again."""
+        second, again, _ = threads
+        found = QueryThreads()
+        for key in "ab":
+            assert found.find(key, lambda: frozenset({ENDED, second})) == {ENDED, second}
+        for key in "ab":
+            assert found.find(key, lambda: frozenset({again, second})) == {again, second}
 
     def test_a_query_that_begins_again_has_another(self, threads):
         found = QueryThreads()
@@ -157,8 +197,72 @@ class TestGuard:
             assert guard.is_needed() == is_needed
 
 
+class TestProcess:
+    @pytest.fixture
+    def guard(self):
+        guard = GuardProcess()
+        yield guard
+        guard.close()
+        guard.process.kill()
+        guard.process.wait()
+
+    def test_one_that_hangs_holds_up_no_plan_and_one_that_is_killed_is_replaced(
+        self, guard, threads
+    ):
+        plan = planned(*threads)
+        guard.tell(plan)
+        first = guard.process
+        first.send_signal(signal.SIGSTOP)
+        with pytest.raises(BlockingIOError):
+            deque(map(guard.tell, repeat(plan, 10_000)))
+        first.kill()
+        first.wait()
+        guard.tell(plan)
+        assert guard.process is not first
+
+    def test_it_has_no_secret_of_spark(self, guard, threads, monkeypatch):
+        monkeypatch.setenv("PYTHON_WORKER_FACTORY_SECRET", "s3cr3t")
+        guard.tell(planned(*threads))
+        file = Path(f"/proc/{guard.process.pid}/environ")
+        assert eventually(lambda: b"PATH=" in file.read_bytes())  # exec fills it a moment later
+        assert b"s3cr3t" not in file.read_bytes()
+
+
+def test_plans_are_read_during_a_clean_up():
+    begun, end = threading.Event(), threading.Event()
+
+    def clean_up(_):
+        begun.set()
+        end.wait()
+
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with there:
+        guard = threading.Thread(target=watch, args=(there, Guard(Clock(), clean_up)))
+        guard.start()
+        with here:
+            here.settimeout(60)
+            message = pickle.dumps(planned(ENDED))
+            here.send(message)
+            begun.wait()
+            try:
+                for _ in range(2_000):  # more than the socket holds
+                    here.send(message)
+            finally:
+                end.set()
+        guard.join()
+
+
 def test_without_brokers_the_log_names_the_command(caplog):
     clean_up(planned(ENDED))
     (told,) = caplog.messages
     assert "pykafka-sink transactions abort --bootstrap-server 127.0.0.1:1 --prefix p" in told
     assert told.endswith("[PKS-TXN-044]")
+
+
+def test_a_token_that_is_used_up_for_nothing_has_a_line(caplog, monkeypatch):
+    caplog.set_level("INFO")
+    monkeypatch.setattr(module, "clean_up_after", lambda *_: CleanUp((), TOKEN))
+    monkeypatch.setattr(module, "clean_up_late", lambda *_: ())
+    clean_up(planned(ENDED), late_look_s=0)
+    (told,) = caplog.messages
+    assert "prefix 'p' has ended before its commit: no transaction was open" in told
