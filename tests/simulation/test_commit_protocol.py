@@ -289,7 +289,8 @@ def test_the_data_source_and_the_functions_of_one_application_do_not_take_turns(
     data_source, functions = driver(1, None), driver(2, None)
     lives.batch(0, data_source, job="a")
     lives.batch(1, functions, job="b")
-    with pytest.raises(FencedError, match=r"the data source is a driver, .* prefix of its own"):
+    told = r"start the query or job in a new application\..* is a driver, .* prefix of its own"
+    with pytest.raises(FencedError, match=told):
         lives.batch(2, data_source, job="c")
     lives.batch(3, functions, job="d")
     assert lives.visible() == [b"0-0", b"0-1", b"1-0", b"1-1", b"3-0", b"3-1"]
