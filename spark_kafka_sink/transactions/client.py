@@ -23,7 +23,7 @@ from spark_kafka_sink.base.errors import (
     error_for_code,
     warn,
 )
-from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.base.model import NO_PRODUCER, Node, ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.network.admin import AdminClient, brokers_of
 from spark_kafka_sink.network.blocking import Call
 from spark_kafka_sink.network.coordinators import (
@@ -282,6 +282,8 @@ _ENDED_OTHERWISE = _FENCED | {
     "INVALID_PRODUCER_ID_MAPPING",
     "TRANSACTION_ABORTABLE",
 }
+# Nothing is open, or the id has expired.
+_NOTHING_TO_ABORT = {"NONE", "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"}
 _NOT_FOUND = "TRANSACTIONAL_ID_NOT_FOUND"
 _CONCLUSIVE = {"NONE", "NOT_COORDINATOR", _NOT_FOUND}
 _PATTERN_VERSION = 2
@@ -309,21 +311,55 @@ class TransactionClient:
     # --- InitProducerId ------------------------------------------------------------------------
 
     def init_producer_id(
-        self, transactional_id: str, timeout_ms: int, deadline_ms: int
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        deadline_ms: int,
+        held: ProducerIdAndEpoch = NO_PRODUCER,
     ) -> InitializedProducer:
         """Take a transactional id: its earlier user is fenced, its open transaction aborted.
 
         Repeats the request near the last producer epoch, until there is another producer id.
 
         timeout_ms: transaction.timeout.ms of the transactions under the id
+        held: the id is taken only from this producer (KIP-360); if a transaction is open,
+            coordinators do not compare the epoch. Raises FencedError if another one has it
         """
         while True:
-            found = self._init_producer_ids([transactional_id], timeout_ms, deadline_ms)
+            found = self._init_producer_ids([transactional_id], timeout_ms, deadline_ms, held)
             producer = found[transactional_id]
             if not producer.is_epoch_nearly_exhausted:
                 break
+            if held.is_valid:
+                held = producer
         version = self.transaction_version(transactional_id, deadline_ms)
         return InitializedProducer(producer, version)
+
+    def take_over_from(
+        self, held: TaskTransaction, timeout_ms: int, deadline_ms: int
+    ) -> InitializedProducer:
+        """Take an id as ``init_producer_id`` does, but from this producer and no other.
+
+        held: the driver's identity; its transaction is aborted if it is open
+        timeout_ms: transaction.timeout.ms of the transactions under the id
+
+        Raises FencedError, without any change, if the id was taken since.
+        """
+        # InitProducerId aborts an open transaction before it compares epochs. EndTxn compares
+        # first, and with transaction.version 2 it takes the next epoch, open or not. Below that,
+        # a later plan is disturbed only if it comes between the two requests, and its own
+        # transaction is open when the second one arrives.
+        question = end_txn_request(held, committed=False)
+        ((_, response),) = self._coordinators.ask([question], _code_of, deadline_ms)
+        assert isinstance(response, EndTxnResponse)
+        error = error_for_code(response.error_code)
+        raise_if_fenced(error, held.transactional_id)
+        if error.name not in _NOTHING_TO_ABORT:
+            raise BrokerError(error, f"EndTxn of {held.transactional_id}")
+        if response.producer_id >= 0:
+            producer = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+            return InitializedProducer(producer, held.transaction_version)
+        return self.init_producer_id(held.transactional_id, timeout_ms, deadline_ms, held.producer)
 
     def coordinator(self, transactional_id: str) -> Node | None:
         """Return the id's cached coordinator, without a request; None if it is unknown."""
@@ -337,10 +373,14 @@ class TransactionClient:
         self._init_producer_ids(list(transactional_ids), timeout_ms, deadline_ms)
 
     def _init_producer_ids(
-        self, transactional_ids: Sequence[str], timeout_ms: int, deadline_ms: int
+        self,
+        transactional_ids: Sequence[str],
+        timeout_ms: int,
+        deadline_ms: int,
+        held: ProducerIdAndEpoch = NO_PRODUCER,
     ) -> dict[str, ProducerIdAndEpoch]:
         requests = [
-            CoordinatorRequest((i,), InitProducerIdRequest(i, timeout_ms))
+            CoordinatorRequest((i,), InitProducerIdRequest(i, timeout_ms, *held))
             for i in transactional_ids
         ]
         initialized = {}
@@ -348,6 +388,8 @@ class TransactionClient:
             requests, _code_of, deadline_ms
         ):
             assert isinstance(response, InitProducerIdResponse)
+            if held.is_valid:
+                raise_if_fenced(error_for_code(response.error_code), transactional_id)
             _raise_error(response.error_code, f"InitProducerId of {transactional_id}")
             producer = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
             initialized[transactional_id] = producer

@@ -31,9 +31,9 @@ from spark_kafka_sink.transactions.ages import Ages, Timing, ages_of
 from spark_kafka_sink.transactions.client import (
     EMPTY,
     ONGOING,
+    InitializedProducer,
     Outcome,
     TransactionClient,
-    is_fenced,
     is_open,
 )
 from spark_kafka_sink.transactions.crash_points import is_watched, reached
@@ -307,6 +307,7 @@ class CommitProtocol:
         self._patience_ms = patience_ms
         self._driver_transactional_id = driver_transactional_id(config.prefix)
         self._timeout_ms = config.transaction_timeout_ms
+        self._driver_timeout_ms = min(_DRIVER_TIMEOUT_MS, config.transaction_timeout_ms)
         self.log = DecisionLog(client, config.log_topic, config.prefix, clock)
         self._decision_finisher = DecisionFinisher(client, self.log, config, clock)
         # The plan's token of the last commit -> the token after the commit's own records.
@@ -452,9 +453,9 @@ class CommitProtocol:
         return state, self.log.read_current(deadline_ms)
 
     def _fence_previous_driver(self, deadline_ms: int) -> DriverToken:
-        transactional_id = self._driver_transactional_id
-        timeout_ms = min(_DRIVER_TIMEOUT_MS, self._config.transaction_timeout_ms)
-        producer, version = self._client.init_producer_id(transactional_id, timeout_ms, deadline_ms)
+        producer, version = self._client.init_producer_id(
+            self._driver_transactional_id, self._driver_timeout_ms, deadline_ms
+        )
         return DriverToken(*producer, 0, version)
 
     # --- committing ----------------------------------------------------------------------------
@@ -647,26 +648,28 @@ class CommitProtocol:
         belongs to the later plan. Spark calls this after a failed ``commit`` too, which may have
         decided.
         """
-        reached("abort.begin")
         patience_ms = min(self._patience_ms, _ABORT_PATIENCE_MS)
         deadline_ms = self._client.admin.deadline_in(patience_ms)
         _, decision = self._read_when_complete(deadline_ms)
         if decision is None or decision.owner.driver_id != driver.driver_id:
             return decision
-        if planned is not None and self._is_replanned(planned, deadline_ms):
-            if decision.phase is Phase.DECIDED:
-                return decision
-            raise FencedError(
-                "a later write of this process has taken over transactional.id.prefix "
-                f"'{self._config.prefix}': one write at a time, or a prefix for each"
-            )
+        reached("abort.begin")
         # This settles a decision in progress: it is in the log now, or never will be.
-        token = self._fence_previous_driver(deadline_ms)
-        decision = self.log.read_current(deadline_ms)
+        try:
+            token = self._fence_failed_plan(planned, deadline_ms)
+            has_later_plan = None
+        except FencedError as error:
+            has_later_plan = error
+        _, decision = self._read_when_complete(deadline_ms)
         reached("abort.settled")
         is_ours = decision is not None and decision.owner.driver_id == driver.driver_id
         if decision is None or not is_ours or decision.phase is Phase.DECIDED:
             return decision
+        if has_later_plan is not None:
+            raise FencedError(
+                "a later write of this process has taken over transactional.id.prefix "
+                f"'{self._config.prefix}': one write at a time, or a prefix for each"
+            ) from has_later_plan
         self.abort_open_transactions(token, deadline_ms)
         self._last_abort = token
         reached("abort.swept")
@@ -703,11 +706,27 @@ class CommitProtocol:
             return False
         return (state.producer_id, state.producer_epoch) == planned.producer
 
-    def _is_replanned(self, planned: DriverToken, deadline_ms: int) -> bool:
-        """Return True if the driver's id was taken after this token's plan and commit."""
-        producer = self._token_after_commit.get(planned, planned).producer
+    def _fence_failed_plan(self, planned: DriverToken | None, deadline_ms: int) -> DriverToken:
+        """Take the driver's id from a plan, or from whoever has it if the plan is not known.
+
+        Raises FencedError if the id was taken after this plan and its commit.
+        """
+        if planned is None:
+            return self._fence_previous_driver(deadline_ms)
+        held = self._token_after_commit.get(planned, planned)
         driver_id = self._driver_transactional_id
-        return is_fenced(self._client.admin, driver_id, producer, deadline_ms) is True
+
+        def take() -> InitializedProducer:
+            return self._client.take_over_from(
+                TaskTransaction(driver_id, *held.producer, held.transaction_version, -1, 0, ""),
+                self._driver_timeout_ms,
+                deadline_ms,
+            )
+
+        producer, version = fencing.retry_unless_fenced(
+            self._client, driver_id, held.producer, deadline_ms, take
+        )
+        return DriverToken(*producer, 0, version)
 
     def abort_open_transactions(
         self, token: DriverToken, deadline_ms: int, only: str | None = None

@@ -39,6 +39,7 @@ POINTS = (
 
 - ``commit.deciding``: the decision is written, and its transaction is still open.
 - ``commit.ending``: the first of the tasks' transactions is committed.
+- ``abort.begin``: the record is read, and nothing is changed yet.
 - ``….swept``: transactions that failed tasks left open are aborted.
 - ``sweep.listed``: reached only if a transaction was left open.
 """

@@ -37,7 +37,9 @@ def claim(
         raise FencedError(
             f"this {driver} was superseded by {owner.since()} under "
             f"transactional.id.prefix '{config.prefix}'. It stops; nothing that it has "
-            "not decided becomes visible. In one application the data source is a driver, and "
+            "not decided becomes visible. It does not come back while its application runs, also "
+            "if the other one has ended: start the query or job in a new application. In one "
+            "application the data source is a driver, and "
             "spark_kafka_sink.write and batch_writer are another one: give each of the two a "
             "prefix of its own"
         )
@@ -59,13 +61,14 @@ def claim(
 
 
 def log_takeover(before: Decision | None, claimed: Decision, prefix: str) -> None:
-    """Log that a query's prefix has another driver, unless it is the same query for certain."""
+    """Log that a query's prefix has another driver; warn if that may be another query's."""
     if before is None or not _is_querys(before):
         return
     former, now = before.owner, claimed.owner
     if former.driver_id == now.driver_id or former.driver_id.startswith(OPERATOR):
         return
-    if None not in (before.owner_query_id, now.query_id):
+    is_certain = None not in (before.owner_query_id, now.query_id) or _is_sibling(former, now)
+    if is_certain:
         logger.info(f"{now} takes over transactional.id.prefix '{prefix}' from {former.since()}")
         return
     warn(
@@ -90,7 +93,12 @@ def _owner(decision: Decision) -> str:
 def _is_of(owner: Driver, query_id: str | None, driver: Driver) -> bool:
     """Return True if ``driver`` is of the query of ``owner``, as far as that is known."""
     if None not in (query_id, driver.query_id):
-        return query_id == driver.query_id
+        if query_id == driver.query_id:
+            return True
+        # The owner may have read the same id while planning, from a folder that is not the
+        # checkpoint. The commit compares Spark's id.
+        if driver.query_id != owner.query_id:
+            return False
     if owner.checkpoint is None or driver.checkpoint is None:
         return owner.checkpoint == driver.checkpoint
     return qualified(owner.checkpoint).is_same(qualified(driver.checkpoint))
@@ -115,7 +123,8 @@ def _check_new_query(before: Decision, driver: Driver, config: ExactlyOnceConfig
     is_sibling = _is_sibling(before.owner, driver)
     if not (config.accepts_new_query and is_sibling):
         is_other = None not in (before.owner_query_id, driver.query_id)
-        advice = _prefix_in_use(_owner(before), config.prefix, driver, is_other, is_sibling)
+        by = f"{_owner(before)}{_doubts(before.owner, driver, config)}"
+        advice = _prefix_in_use(by, config.prefix, driver, is_other, is_sibling)
         raise PrefixInUseError(advice)
     checkpoint = qualified(str(driver.checkpoint))
     is_replaced = any(qualified(retired).is_same(checkpoint) for retired in before.retired)
@@ -129,6 +138,24 @@ def _check_new_query(before: Decision, driver: Driver, config: ExactlyOnceConfig
         raise not_new(f"the query of checkpoint {checkpoint}", config.prefix)
 
 
+def _doubts(owner: Driver, driver: Driver, config: ExactlyOnceConfig) -> str:
+    """Return what may be wrong with the location or the option of a query that is refused."""
+    if config.accepts_new_query:
+        return (
+            f" ({_NEW_QUERY} is for a query of the same name, with another checkpoint in the same "
+            "folder)"
+        )
+    if None in (owner.checkpoint, driver.checkpoint, driver.query_id):
+        return ""
+    ours = qualified(str(driver.checkpoint))
+    if ours.scheme is not None or not ours.is_same(qualified(str(owner.checkpoint))):
+        return ""
+    return (
+        f" (this query is {driver.query_id} by {ours.path}/metadata on {driver.host}: if its "
+        "checkpoint is not there, write scheme and host in checkpointLocation)"
+    )
+
+
 def _is_earlier(driver: Driver, owner: Driver) -> bool:
     """Return True if a pipeline has numbered the driver's checkpoint before the owner's.
 
@@ -139,7 +166,10 @@ def _is_earlier(driver: Driver, owner: Driver) -> bool:
 
 
 def _is_sibling(owner: Driver, driver: Driver) -> bool:
-    """Return True if both have another checkpoint in the same folder."""
+    """Return True if both have one name, and each another checkpoint in the same folder."""
+    is_named = not owner.driver_id.startswith(OPERATOR)  # a command has no name of the query
+    if is_named and owner.query_name != driver.query_name:
+        return False
     if owner.checkpoint is None or driver.checkpoint is None:
         return False
     ours, theirs = qualified(driver.checkpoint), qualified(owner.checkpoint)

@@ -207,8 +207,8 @@ _COMMIT_PROTOCOL = (
     ),
     Mutant(
         "transactions/commit_protocol.py",
-        "if planned is not None and self._is_replanned(planned, deadline_ms):",
-        "if False:",
+        "        if planned is None:\n            return self._fence_previous_driver(deadline_ms)\n",
+        "        if True:\n            return self._fence_previous_driver(deadline_ms)\n",
         _REPLAY,
     ),
     Mutant(
@@ -237,8 +237,8 @@ _COMMIT_PROTOCOL = (
     ),
     Mutant(
         "transactions/commit_protocol.py",
-        "timeout_ms = min(_DRIVER_TIMEOUT_MS, self._config.transaction_timeout_ms)",
-        "timeout_ms = _DRIVER_TIMEOUT_MS",
+        "self._driver_timeout_ms = min(_DRIVER_TIMEOUT_MS, config.transaction_timeout_ms)",
+        "self._driver_timeout_ms = _DRIVER_TIMEOUT_MS",
         _PROTOCOL,
     ),
 )

@@ -178,6 +178,61 @@ def test_nothing_of_a_later_plan_is_ended(lives, by):
     assert lives.visible() == [b"b"]
 
 
+@pytest.mark.parametrize("by", [1, 2])
+@pytest.mark.parametrize("is_guard", [True, False], ids=["guard", "abort"])
+@pytest.mark.parametrize("transaction_version", [1, 2])
+def test_a_plan_that_comes_while_an_earlier_one_is_ended_is_not_fenced(
+    transaction_version, is_guard, by
+):
+    """The query starts again between the look at the record and the next step."""
+    lives = Lives(transaction_version)
+    lives.batch(0, driver(1))
+    plan, _ = lives.begun(driver(1), b"stopped")
+    later = []
+    at("abort.begin", lambda: later.extend(lives.begun(driver(by), b"later")))
+    other = lives.protocol_of("p")
+    with pytest.raises(FencedError) if by == 1 else contextlib.nullcontext():
+        if is_guard:
+            assert other.clean_up_after(plan.driver, plan.token) == ((), None)
+        else:
+            assert other.abort(plan.driver, plan.token).owner == driver(by)
+    lives.protocol.commit(later[0], unit(1), later[1])
+    lives.check_settled(b"0-0", b"0-1", b"later")
+
+
+def test_the_decision_of_a_later_plan_is_not_aborted_while_it_is_open(lives):
+    """InitProducerId with the plan's epoch would abort it before it compares."""
+    plan, _ = lives.begun(driver(1), b"stopped")
+    later, written = lives.begun(driver(1), b"later")
+
+    def clean_up():
+        with pytest.raises(FencedError):
+            cleaned_up(lives, plan)
+
+    at("commit.deciding", clean_up)
+    lives.protocol.commit(later, unit(0), written)
+    lives.check_settled(b"later")
+
+
+@pytest.mark.parametrize("transaction_version", [1, 2])
+@pytest.mark.parametrize("has_planned_again", [False, True])
+def test_a_query_that_is_stopped_in_the_middle_of_its_decision(
+    transaction_version, has_planned_again
+):
+    """The driver's own transaction is open: it is aborted, and what comes later is not fenced."""
+    lives = Lives(transaction_version)
+    plan, written = lives.begun(driver(1), b"a", b"b")
+    dies_at("commit.deciding", lambda: lives.protocol.commit(plan, unit(0), written))
+    assert "p.driver" in lives.open_ids()
+    if not has_planned_again:
+        assert len(cleaned_up(lives, plan).ended) == 2
+        lives.check_settled()
+    again, written = lives.begun(driver(2), b"a", b"b")
+    cleaned_up(lives, plan)
+    lives.protocol.commit(again, unit(0), written)
+    lives.check_settled(b"a", b"b")
+
+
 # --- how long a commit that cannot end takes ----------------------------------------------------
 
 MOST_MS = 90_000
@@ -234,7 +289,8 @@ def test_the_data_source_and_the_functions_of_one_application_do_not_take_turns(
     data_source, functions = driver(1, None), driver(2, None)
     lives.batch(0, data_source, job="a")
     lives.batch(1, functions, job="b")
-    with pytest.raises(FencedError, match=r"the data source is a driver, .* prefix of its own"):
+    told = r"start the query or job in a new application\..* is a driver, .* prefix of its own"
+    with pytest.raises(FencedError, match=told):
         lives.batch(2, data_source, job="c")
     lives.batch(3, functions, job="d")
     assert lives.visible() == [b"0-0", b"0-1", b"1-0", b"1-1", b"3-0", b"3-1"]

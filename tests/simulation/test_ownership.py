@@ -126,6 +126,29 @@ def test_an_accepted_missing_record_that_stays_set_writes_no_record(is_job, writ
     assert log.end_offset - end == 1, "more than a barrier"
 
 
+def test_an_old_folder_at_the_path_of_the_checkpoint_locks_nobody_out(lives):
+    """The checkpoint is /c of another file system; a local run has left its own on the driver."""
+    for number, batch_id in ((1, 0), (1, 1), (2, 2)):
+        micro_batch(lives, batch_id, driver(number, "/c", "q-old-folder"))
+    assert len(lives.visible()) == 3
+    assert "belongs to query q-1" in refused(lives, driver(3, "/elsewhere", "q-old-folder"))
+    refused(lives, driver(3, "/c", "q-2"))
+    # A second query with the same location is found at its commit, by Spark's id.
+    with pytest.raises(PrefixInUseError, match="belongs to query q-1"):
+        micro_batch(lives, 3, driver(3, "/c", "q-old-folder"), "q-2")
+
+
+@pytest.mark.parametrize(
+    ("location", "is_told"), [("/c", True), ("file:/c", False), ("/other", False)]
+)
+def test_the_folder_that_another_id_was_read_from_is_named(lives, location, is_told):
+    """Only one of two machines has the old folder."""
+    micro_batch(lives, 0, driver(1, "/c"))
+    told = refused(lives, driver(2, location, "q-old-folder"))
+    hint = "q-old-folder by /c/metadata on host: if its checkpoint is not there, write scheme"
+    assert (hint in told) == is_told
+
+
 # --- jobs, and then a query ----------------------------------------------------------------------
 
 
@@ -322,6 +345,27 @@ def test_a_new_query_takes_the_prefix_with_its_micro_batch_0(refreshed):
     assert "newest checkpoint" in refused(refreshed, driver(3, FIRST))
     micro_batch(refreshed, 0, driver(4, THIRD), "q-3")
     assert "newest checkpoint" in refused(refreshed, driver(5, NEXT))
+
+
+def test_a_query_of_another_name_is_no_new_query_in_place_of_its_neighbour(refreshed):
+    orders, payments = (
+        driver(n, f"file:/cks/{name}")._replace(query_name=name)
+        for n, name in ((1, "orders"), (2, "payments"))
+    )
+    micro_batch(refreshed, 0, orders)
+    told = refused(refreshed, payments)
+    assert_has(told, "new-query is for a query of the same name", "in the same folder")
+    micro_batch(refreshed, 1, orders)
+
+
+def test_a_new_query_is_told_without_a_warning_of_two_at_one_location(refreshed, caplog):
+    caplog.set_level("INFO")
+    micro_batch(refreshed, 0, driver(1, FIRST))
+    micro_batch(refreshed, 0, driver(2, NEXT), "q-2")
+    assert "TXN-039" not in caplog.text
+    assert_has(caplog.text, f"driver driver-2 of query 'rows' on host, checkpoint {NEXT} takes")
+    micro_batch(refreshed, 1, driver(3, NEXT), "q-2")
+    assert caplog.text.count("TXN-039") == 1
 
 
 def test_an_earlier_query_that_the_log_never_named_does_not_replace_a_later_one(refreshed):

@@ -86,8 +86,9 @@ class InitProducerIdRequest(Request):
 
     transactional_id: str | None = wire(STRING, nullable="0+")
     transaction_timeout_ms: int = wire(INT32)
-    producer_id: int = wire(INT64, "3+", default=-1)
-    producer_epoch: int = wire(INT16, "3+", default=-1)
+    # Without them a broker of an older version takes the id from whoever has it.
+    producer_id: int = wire(INT64, "3+", default=-1, ignorable=True)
+    producer_epoch: int = wire(INT16, "3+", default=-1, ignorable=True)
 
 
 @message(slots=True)
