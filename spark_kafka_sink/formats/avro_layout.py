@@ -154,7 +154,7 @@ def avro_root(schema: Any, columns: list[Column], record_name: str | None = None
 MOST_ADDED_BYTES = 16 * 1024
 """Limit of the bytes that a row has without having brought them.
 
-The 10,000 rows of an Arrow batch, which are encoded together, have 160 MiB of them.
+An Arrow batch has 10,000 rows, which are encoded together: 160 MiB.
 """
 
 

@@ -412,7 +412,7 @@ _RESPONSES: dict[str, Any] = {
 ReadHeaders = Callable[[], Optional[Mapping[str, str]]]
 """Returns headers by name, None for those of the environment. Raises ConfigError."""
 _NO_HEADERS = {"Content-Type": _PROTOBUF}
-"""What every request has. Without any, an exporter may take the environment's."""
+"""The headers of every request. Without any, an exporter may take the environment's."""
 
 
 class OtlpExporter:

@@ -117,7 +117,7 @@ def jvm_above(process_id: int) -> Life | None:
 def query_threads(jvm: Life) -> frozenset[Life]:
     """Return the threads in which the queries of a JVM run. Raises OSError if one is not readable.
 
-    Without one of them, the thread of another query would seem to be the only one.
+    If it were left out, another query's thread might be the only one that is found.
     """
     found = set()
     for thread in (PROC / str(jvm.process_id) / "task").iterdir():
@@ -164,9 +164,9 @@ class QueryThreads:
     def find(self, key: _Key, look: Callable[[], frozenset[Life]]) -> frozenset[Life]:
         """Return the threads one of which runs the query. look: returns all threads of queries
 
-        While none of those of its last plan has ended, the query runs in one of them still. If one
-        has, it may have been the query's, which was started again: only a new look can tell. A
-        thread is excluded only if it is another query's for certain.
+        While no thread of its last plan has ended, the query still runs in one of these. A thread
+        that has ended may have been the query's, which was started again, so a new look is needed.
+        A thread is excluded only if it is another query's for certain.
         """
         lives = self._found.get(key, frozenset())
         if not lives or any(life.has_ended() for life in lives):

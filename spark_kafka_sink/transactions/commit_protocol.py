@@ -707,7 +707,7 @@ class CommitProtocol:
         return (state.producer_id, state.producer_epoch) == planned.producer
 
     def _fence_failed_plan(self, planned: DriverToken | None, deadline_ms: int) -> DriverToken:
-        """Take the driver's id from a plan, or from whoever has it if the plan is not known.
+        """Take the driver's id from a plan, or from its present owner if the plan is not known.
 
         Raises FencedError if the id was taken after this plan and its commit.
         """

@@ -154,7 +154,7 @@ class LogPartition:
             found = self._fetch(first, deadline_ms)
             before = first
             for batch in read_batches(bytes_of(found.records)):
-                # What a batch costs its reader is up to whoever wrote it.
+                # The writer of a batch determines what it costs to read.
                 if first > before and self._admin.now_ms() >= deadline_ms:
                     where = f"{self._topic_partition}: read to {first}, not to {end}, in time"
                     raise BrokerError(error_named("REQUEST_TIMED_OUT"), where)

@@ -86,7 +86,7 @@ class InitProducerIdRequest(Request):
 
     transactional_id: str | None = wire(STRING, nullable="0+")
     transaction_timeout_ms: int = wire(INT32)
-    # Without them a broker of an older version takes the id from whoever has it.
+    # A broker of an older version does not compare, and takes the id from its present owner.
     producer_id: int = wire(INT64, "3+", default=-1, ignorable=True)
     producer_epoch: int = wire(INT16, "3+", default=-1, ignorable=True)
 
