@@ -120,7 +120,7 @@ class WaitCauses:
         if leader is None:
             unreachable = self._updater.last_failure or ""
             return Cause(_NO_LEADER, since_ms, meaning=unreachable, advice=_START_A_REPLICA)
-        failure = self._client.why_not_ready(leader)
+        failure = self._client.why_not_ready(leader, now_ms)
         if failure is not None and not self._client.is_any_connected([leader]):
             return Cause("no connection to", since_ms, leader, failure, _LOOK_AT_ADDRESS)
         identity = self._identity()
