@@ -206,6 +206,29 @@ def test_each_time_that_a_topic_is_not_described_any_more_is_told(monkeypatch, c
     ]
 
 
+def test_a_topic_that_is_created_again_is_told_once(monkeypatch, caplog):
+    """Also if no broker knew it for a while; a topic that gets partitions is the same one."""
+    first = topic((1, 0), (2, 0), topic_id=UUID(int=1))
+    more = topic((1, 0), (2, 0), (3, 0), topic_id=UUID(int=1))
+    again, without_ids = topic((1, 0), topic_id=UUID(int=2)), topic((1, 0))
+    answers = iter([first, more, topic(error_code=3), again, again, without_ids])
+    admin = SimpleNamespace(
+        renew_if_credentials_changed=lambda: None,
+        deadline_in=lambda ms: ms,
+        metadata=lambda *_: answer(next(answers)),
+    )
+    monkeypatch.setattr(topics_module.AdminClient, "of", lambda *_: admin)
+    given = options(**{"kafka.bootstrap.servers": "again:1"})
+    with caplog.at_level(logging.WARNING, "spark_kafka_sink.spark.topics"):
+        for _ in range(6):
+            ask_for_topics(given.producer, ["t"], SimClock())
+    (line,) = (message for message in caplog.messages if "TOPIC-009" in message)
+    assert line.startswith(
+        f"topic 't' was deleted and created again: it has id {again.topic_id} instead of "
+        f"{first.topic_id}, and 1 partition(s) instead of 3, so that keys move. "
+    )
+
+
 @pytest.mark.parametrize(
     ("answer", "cause"),
     [
