@@ -18,7 +18,7 @@ from spark_kafka_sink.jobs.settings import defaults_of_jobs
 from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.spark import preflight, versions
 from spark_kafka_sink.spark import topics as topics_module
-from spark_kafka_sink.spark.planning import plan_schemas
+from spark_kafka_sink.spark.planning import plan_schemas, plan_transactions
 from spark_kafka_sink.spark.preflight import check_metrics_outputs, log_notes
 from spark_kafka_sink.spark.row_planning import plan_rows
 from spark_kafka_sink.spark.source import advise_on_sockets
@@ -204,6 +204,27 @@ def test_each_time_that_a_topic_is_not_described_any_more_is_told(monkeypatch, c
         "UNKNOWN_TOPIC_OR_PARTITION (3)",
         "LEADER_NOT_AVAILABLE (5)",
     ]
+
+
+def test_an_exactly_once_plan_without_brokers_names_the_topic_and_what_to_do():
+    (port,) = free_ports(1, "127.0.0.1")
+    given = options(
+        topic="flights",
+        **{
+            "delivery.guarantee": "exactly-once",
+            "transactional.id.prefix": "flights",
+            "kafka.bootstrap.servers": f"127.0.0.1:{port}",
+            "kafka.max.block.ms": "100",
+        },
+    )
+    with pytest.raises(BootstrapError) as raised:
+        plan_transactions(given, is_job=True)
+    text = str(raised.value)
+    assert text.startswith("the write to topic 'flights' cannot be planned: no broker reachable: ")
+    assert text.endswith(
+        "). Check that the brokers run, and that kafka.bootstrap.servers has addresses of their "
+        "listeners that can be reached from the driver [PKS-CONNECT-001]"
+    )
 
 
 def test_a_topic_that_is_created_again_is_told_once(monkeypatch, caplog):
