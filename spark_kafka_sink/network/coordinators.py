@@ -290,7 +290,7 @@ class Coordinators:
             attempts += 1
 
     def _problem(self, transactional_id: str, node: Node, error: KafkaErrorCode) -> str:
-        """Return ``error`` with what it means; where markers are missing if the brokers tell."""
+        """Return ``error`` and its meaning: where markers are missing, if the brokers say it."""
         meaning = transaction_advice_for(error)
         if error is _BUSY:
             request = DescribeTransactionsRequest([transactional_id])

@@ -42,7 +42,7 @@ Source: RFC 8305, "Connection Attempt Delay".
 """
 _NO_ANSWER = "no answer yet"
 _LOOKED_UP = "its host name is still being looked up"
-# An attempt that takes this long is told instead of the failure before it.
+# Once an attempt takes this long, messages name it, and the failure before it comes second.
 _LASTING_MS = 1_000
 
 
