@@ -242,8 +242,8 @@ _TRANSACTION_ADVICE: dict[str, str] = {
     ),
     "CLUSTER_AUTHORIZATION_FAILED": "grant IDEMPOTENT_WRITE on the cluster (before Kafka 2.8)",
     "CONCURRENT_TRANSACTIONS": (
-        "the previous transaction of this transactional id is still being ended: check that the "
-        "leaders of all its partitions are up"
+        "the previous transaction of this transactional id is still being ended: check that its "
+        "topics' partitions have leaders, and min.insync.replicas in-sync replicas"
     ),
     "COORDINATOR_NOT_AVAILABLE": (
         "check that the partitions of __transaction_state have leaders, and that the brokers are "

@@ -266,8 +266,8 @@ class BlockingClient:
         return self.gives_up_on_other_protocols and all(map(self._client.is_not_kafka, nodes))
 
     def _unreachable(self, nodes: Sequence[Node]) -> BootstrapError:
-        why = self._client.why_not_ready
-        reasons = (f"{node.address} ({why(node) or 'no answer yet'})" for node in nodes)
+        why, now_ms = self._client.why_not_ready, self._clock.now_ms()
+        reasons = (f"{node.address} ({why(node, now_ms) or 'no answer yet'})" for node in nodes)
         return BootstrapError(f"no broker reachable: {joined(reasons)}", code="CONNECT-001")
 
     def _timed_out(self, call: Call) -> BrokerError:

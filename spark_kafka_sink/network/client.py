@@ -349,17 +349,9 @@ class NetworkClient:
         """Return True if the last connection to ``node`` reached another protocol than Kafka's."""
         return self._connection(node).is_not_kafka
 
-    def why_not_ready(self, node: Node) -> str | None:
-        """Return the last failure, or what each of several addresses has done so far.
-
-        Before the first failure, it may be that the host name is being resolved.
-        """
-        connection = self._connection(node)
-        if connection.attempts:
-            return connection.describe_attempts() or connection.last_failure
-        if connection.last_failure is None and connection.state is ConnectionState.RESOLVING:
-            return "its host name is still being looked up"
-        return connection.last_failure
+    def why_not_ready(self, node: Node, now_ms: int) -> str | None:
+        """Return what the attempt under way has come to, or the last failure; None without one."""
+        return self._connection(node).why_unusable(now_ms)
 
     def unanswered_since_ms(self, node: Node) -> int | None:
         """Return since when ``node`` owes the next answer; None if it owes none.
@@ -735,7 +727,7 @@ class NetworkClient:
         connection.last_used_ms = now_ms
         connection.failed_attempts = 0
         if self.outages is not None:
-            self.outages.note_usable(connection.node, now_ms)
+            self.outages.note_usable(connection, now_ms)
         if event.throttle_time_ms > 0:
             self._throttle(connection, event.throttle_time_ms, now_ms)
 

@@ -4,12 +4,15 @@ The functions build FindCoordinator and AddPartitionsToTxn requests and judge th
 I/O. The producer's sender calls them step by step. :class:`Coordinators` calls them for the driver,
 and blocks. So both send the same requests and draw the same conclusions.
 
+:class:`CoordinatorWait` logs what the driver waits for, as a producer does for its rows.
+
 Source: ``TransactionManager``'s handlers, ``TransactionManager.FindCoordinatorHandler``,
 ``CoordinatorStrategy``; KIP-98, KIP-699, KIP-890.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from typing import NamedTuple
@@ -23,6 +26,7 @@ from spark_kafka_sink.base.errors import (
     error_for_code,
     error_named,
     transaction_advice_for,
+    warn,
 )
 from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.network.blocking import BlockingClient, Call
@@ -36,10 +40,15 @@ from spark_kafka_sink.protocol.messages.transactions import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
     Coordinator,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
+    TransactionState,
 )
 from spark_kafka_sink.protocol.schema import Message, Request
+
+logger = logging.getLogger(__name__)
 
 
 class Verdict(Enum):
@@ -167,6 +176,55 @@ _NETWORK_EXCEPTION = error_named("NETWORK_EXCEPTION")
 _SETTLED = (Verdict.DONE, Verdict.FATAL)
 # Time for brokers to report whether another broker coordinates now.
 _LOOK_MS = 10_000
+# Time for a coordinator to report which markers are missing.
+_MARKERS_LOOK_MS = 1_000
+
+
+# The driver says what it waits for as early, and as often, as a producer does for its rows.
+_LOGGED_AFTER_MS = 5_000
+_REPEATED_AFTER_MS = 60_000
+_MOST_NAMED = 3
+_BUSY = error_named("CONCURRENT_TRANSACTIONS")
+
+
+def unwritten_markers(state: TransactionState) -> str:
+    """Return where the markers of a transaction that is being ended are missing, and what to do."""
+    partitions = [f"{topic.topic}-{p}" for topic in state.topics for p in topic.partitions]
+    if not partitions:
+        return transaction_advice_for(_BUSY)
+    more = len(partitions) - _MOST_NAMED
+    named = ", ".join(partitions[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    topics = ", ".join(sorted({topic.topic for topic in state.topics})[:_MOST_NAMED])
+    return (
+        f"the brokers have not written the markers that end its transaction to {named}: look at "
+        f"the leaders, the in-sync replicas and min.insync.replicas of {topics}"
+    )
+
+
+class CoordinatorWait:
+    """Logs that the driver waits for coordinators: once after 5 s, then each minute."""
+
+    def __init__(self, admin: BlockingClient) -> None:
+        self._admin = admin
+        self._began_ms = self._due_ms = admin.now_ms()
+        self._due_ms += _LOGGED_AFTER_MS
+
+    @property
+    def is_due(self) -> bool:
+        """Return True if a line is due."""
+        return self._admin.now_ms() >= self._due_ms
+
+    def log(self, transactional_id: str, why: str) -> None:
+        """Log why the request about ``transactional_id`` is repeated; a line must be due."""
+        now_ms = self._admin.now_ms()
+        self._due_ms = now_ms + _REPEATED_AFTER_MS
+        waited_s = (now_ms - self._began_ms) / 1000
+        warn(
+            logger,
+            "TXN-047",
+            f"the driver has waited for {waited_s:.0f} s for the coordinator of "
+            f"{transactional_id}: {why}",
+        )
 
 
 class CoordinatorRequest(NamedTuple):
@@ -197,8 +255,9 @@ class Coordinators:
         """Yield ids and response of each question; repeat questions until verdicts are final."""
         waiting = list(questions)
         attempts = 0
-        last_problem = "no answer"
+        wait = CoordinatorWait(self._admin)
         while waiting:
+            last_error = _NETWORK_EXCEPTION
             coordinators = self.find([q.ids[0] for q in waiting], deadline_ms)
             calls = self._calls(waiting, coordinators, deadline_ms)
             answers = self._ask(calls, deadline_ms)
@@ -210,18 +269,36 @@ class Coordinators:
                 if answer is not None and verdict in _SETTLED:
                     yield question.ids, answer
                     continue
-                last_problem = f"{coordinators[question.ids[0]]}: {error}"
+                last_error = error
                 again.append(question)
                 if verdict is Verdict.FIND_AGAIN:
                     self.forget(question.ids)
             waiting = again
-            if waiting and not self._admin.pause(attempts, deadline_ms):
-                raise TransactionError(
-                    f"{len(waiting)} transactional id(s) without an answer of their coordinator, "
-                    f"e.g. {waiting[0].ids[0]}. Last: {last_problem}",
-                    code="TXN-004",
-                )
+            if waiting:
+                name, node = waiting[-1].ids[0], coordinators[waiting[-1].ids[0]]
+                if wait.is_due:
+                    wait.log(name, self._problem(name, node, last_error))
+                if not self._admin.pause(attempts, deadline_ms):
+                    lack = "held by their coordinator"
+                    if last_error is _NETWORK_EXCEPTION:
+                        lack = "without an answer of their coordinator"
+                    raise TransactionError(
+                        f"{len(waiting)} transactional id(s) {lack}, e.g. {name}. Last: "
+                        f"{self._problem(name, node, last_error)}",
+                        code="TXN-004",
+                    )
             attempts += 1
+
+    def _problem(self, transactional_id: str, node: Node, error: KafkaErrorCode) -> str:
+        """Return ``error`` and its meaning: where markers are missing, if the brokers say it."""
+        meaning = transaction_advice_for(error)
+        if error is _BUSY:
+            request = DescribeTransactionsRequest([transactional_id])
+            look_until_ms = self._admin.deadline_in(_MARKERS_LOOK_MS)
+            (answer,) = self._admin.request_all([Call(node, request)], look_until_ms)
+            if isinstance(answer, DescribeTransactionsResponse) and answer.transaction_states:
+                meaning = unwritten_markers(answer.transaction_states[0])
+        return f"{error} from {node}" + (f": {meaning}" if meaning else "")
 
     def _ask(self, calls: Mapping[str, Call], deadline_ms: int) -> dict[str, Message | None]:
         """Send each call to the coordinator of its id, until another one coordinates the id."""

@@ -41,6 +41,9 @@ HEAD_START_MS = 250
 Source: RFC 8305, "Connection Attempt Delay".
 """
 _NO_ANSWER = "no answer yet"
+_LOOKED_UP = "its host name is still being looked up"
+# Once an attempt takes this long, messages name it, and the failure before it comes second.
+_LASTING_MS = 1_000
 
 
 class ConnectionState(Enum):
@@ -309,6 +312,22 @@ class NodeConnection:
         texts = [f"{address}: {why}" for address, why in {**self.failures, **open_ones}.items()]
         return joined(texts) if len(texts) > 1 else None
 
+    def why_unusable(self, now_ms: int) -> str | None:
+        """Return what the attempt that is under way has come to, or how the last one failed.
+
+        An attempt that lasts has a text of its own, because the failure before it may be an old
+        one. None without a failure, if no host name is being looked up.
+        """
+        by_address = self.describe_attempts() if self.attempts else None
+        if by_address is not None:
+            return by_address
+        is_looked_up = self.state is ConnectionState.RESOLVING
+        if self.last_failure is None:
+            return _LOOKED_UP if is_looked_up else None
+        if not self.is_connecting or now_ms - self.connect_started_ms < _LASTING_MS:
+            return self.last_failure
+        return f"{_LOOKED_UP if is_looked_up else _NO_ANSWER} (before: {self.last_failure})"
+
     def note_sent(self, buffers: Sequence[Buffer], now_ms: int) -> None:
         """Record that a request is being sent."""
         self.last_used_ms = now_ms
@@ -450,8 +469,23 @@ _CODE = "CONNECT-009"
 LOGGED_AFTER_MS = 3_000
 """A connection that is replaced within this time is no outage."""
 
-# Address of a broker -> since when it is away. Its next client may be of another task.
-_logged: dict[str, int] = {}
+
+class _Logged(NamedTuple):
+    """An outage in the log. tried_until_ms: when the next attempt was due after the last one"""
+
+    since_ms: int
+    tried_until_ms: int
+
+    def is_continued_by(self, connection: NodeConnection) -> bool:
+        """Return True if the attempt of ``connection`` followed soon after the last one.
+
+        A broker that was not needed in between may have been there.
+        """
+        return connection.connect_started_ms - self.tried_until_ms < LOGGED_AFTER_MS
+
+
+# Address of a broker -> its outage. Its next client may be of another task.
+_logged: dict[str, _Logged] = {}
 
 
 class Outages:
@@ -471,21 +505,28 @@ class Outages:
         """
         reason = connection.last_failure or ""
         if code_of(reason) == EXHAUSTED and EXHAUSTED not in _logged and _lock(EXHAUSTED):
-            _logged[EXHAUSTED] = 0
+            _logged[EXHAUSTED] = _Logged(0, 0)
             warn(logger, EXHAUSTED, f"no connection to {connection.node}: {reason}")
-        if connection.node.node_id >= 0 and connection.node.address not in _logged:
+        logged = _logged.get(connection.node.address)
+        if logged is not None:
+            is_same = logged.is_continued_by(connection)
+            since_ms = logged.since_ms if is_same else connection.connect_started_ms
+            _logged[connection.node.address] = _Logged(since_ms, connection.resume_at_ms)
+        elif connection.node.node_id >= 0:
             self._lost.setdefault(connection.node.node_id, connection)
 
-    def note_usable(self, node: Node, now_ms: int) -> None:
-        """Record that requests can be sent to ``node``; log it if its outage was logged."""
+    def note_usable(self, connection: NodeConnection, now_ms: int) -> None:
+        """Record that requests can be sent to a node; log it if its outage was logged."""
+        node = connection.node
         self._forget(node.node_id)
         if _logged.pop(EXHAUSTED, None) is not None:
             _unlock(EXHAUSTED)
-        since_ms = _logged.pop(node.address, None)
-        if since_ms is not None:
+        logged = _logged.pop(node.address, None)
+        if logged is not None:
             _unlock(node.address)
-            seconds = (now_ms - since_ms) / 1000
-            warn(logger, _CODE, f"{node} is back, after {seconds:.0f} s")
+            age = f", after {(now_ms - logged.since_ms) / 1000:.0f} s"
+            known = age if logged.is_continued_by(connection) else ""
+            warn(logger, _CODE, f"{node} is back{known}")
 
     def wait_ms(self, timeout_ms: int, now_ms: int) -> int:
         """Return ``timeout_ms``, or the shorter time after which an outage is to be logged.
@@ -510,12 +551,12 @@ class Outages:
             self._forget(node_id)
             node = connection.node
             if node.address not in _logged and _lock(node.address):
-                _logged[node.address] = tried_at_ms
+                _logged[node.address] = _Logged(tried_at_ms, max(now_ms, connection.resume_at_ms))
                 warn(
                     logger,
                     _CODE,
-                    f"{node} cannot be reached: {connection.last_failure}. Records for its "
-                    "partitions wait for it, or for another leader, up to "
+                    f"{node} cannot be reached: {connection.why_unusable(now_ms)}. Records for "
+                    "its partitions wait for it, or for another leader, up to "
                     "kafka.delivery.timeout.ms",
                 )
 

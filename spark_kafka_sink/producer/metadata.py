@@ -506,7 +506,7 @@ class MetadataUpdater:
             self._note_unreachable(nodes, now_ms)
             return max(self._until_usable_ms(nodes, now_ms), 1)
         if not self._client.ready(node, now_ms):
-            reason = self._client.why_not_ready(node)
+            reason = self._client.why_not_ready(node, now_ms)
             self._not_ready = f"{node}: {reason}" if reason is not None else None
             return HEAD_START_MS  # then another node is asked as well
         self._send(node, now_ms)

@@ -231,8 +231,8 @@ class KafkaProducer:
 
         Raises the producer's failure. Each batch is acknowledged or fails within
         ``delivery.timeout.ms`` plus the pauses that brokers request, of which at most
-        ``MOST_POSTPONED_MS`` count. The wait for the token check
-        has the same deadline.
+        ``MOST_POSTPONED_MS`` count. The wait for the token check has the same deadline, and at
+        least as long after a pause.
         """
         self.accumulator.raise_if_failed()
         self._appender.finish_open()
@@ -254,18 +254,32 @@ class KafkaProducer:
                         code=_DEFECT,
                     )
                 self._monitor.wait(left_ms)
-            while self.accumulator.failure is None and self.sender.awaits_check:
-                left_ms = deadline_ms - self._clock.now_ms()
-                if left_ms <= 0:
-                    why = self.sender.last_identity_failure
-                    raise TransactionError(
-                        f"the coordinator did not say whether this task is in time: {why}",
-                        code="TXN-004",
-                    )
-                self._monitor.wait(left_ms)
+            self._await_check(deadline_ms, patience_ms)
         self.metrics.ack_wait_ns += self._clock.perf_ns() - started_ns
         self.accumulator.raise_if_failed()
         self._record_gauges()
+
+    def _await_check(self, deadline_ms: int, patience_ms: int) -> None:
+        """Wait until the token is known to be unused. The caller holds the monitor."""
+        began_ms = self._clock.now_ms()
+        waits = self.sender.waits
+        while self.accumulator.failure is None and (check := self.sender.pending_check):
+            if waits.check_since_ms is None:
+                waits.check_since_ms = began_ms
+                self.accumulator.wakeup_sender()  # it may sleep for longer than is silent
+            # The broker of the last answer may have asked for a pause in it.
+            start_ms = self.accumulator.timeout_start_ms(began_ms)
+            if start_ms > began_ms:
+                deadline_ms = max(deadline_ms, start_ms + patience_ms)
+            left_ms = deadline_ms - self._clock.now_ms()
+            if left_ms <= 0:
+                raise TransactionError(
+                    "the coordinator did not say whether this task is in time, which "
+                    f"{check.transactional_id} shows: {check.last_failure or 'no answer'}",
+                    code="TXN-004",
+                )
+            self._monitor.wait(left_ms)
+        waits.check_since_ms = None
 
     def _record_gauges(self) -> None:
         """Record the values that are read at the end of a task instead of counted."""

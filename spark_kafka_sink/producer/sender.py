@@ -49,7 +49,7 @@ from spark_kafka_sink.producer.rejections import (
 )
 from spark_kafka_sink.producer.sequences import SequenceTracker
 from spark_kafka_sink.producer.telemetry import Telemetry
-from spark_kafka_sink.producer.transaction_manager import ProducerIdentity
+from spark_kafka_sink.producer.transaction_manager import ProducerIdentity, TokenCheck
 from spark_kafka_sink.producer.waits import WaitCauses, WaitLog
 from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION, BrokerApiVersions
 from spark_kafka_sink.protocol.messages.topics import (
@@ -135,11 +135,6 @@ class Sender:
         return self._state.transaction
 
     @property
-    def last_identity_failure(self) -> str | None:
-        """Return why the identity's request has not succeeded yet; None without a failure."""
-        return self._identity.last_failure
-
-    @property
     def transaction_began_after_ms(self) -> int:
         """Return how many ms the current transaction took to begin."""
         return self._identity.began_after_ms
@@ -150,9 +145,9 @@ class Sender:
         return self._identity.begun_at_ms
 
     @property
-    def awaits_check(self) -> bool:
-        """Return True if a check must succeed before the task may hand over its transaction."""
-        return self._identity.awaits_check
+    def pending_check(self) -> TokenCheck | None:
+        """Return the check that must succeed before the task may hand over its transaction."""
+        return self._identity.pending_check
 
     def set_identity(self, identity: ProducerIdentity) -> None:
         """Send as ``identity`` from now on. The task thread calls this between two tasks."""
@@ -459,7 +454,7 @@ class Sender:
                     left_ms = max(left_ms, late.get(batch.topic_partition, left_ms))
                     late[batch.topic_partition] = left_ms
                 if left_ms <= 0:
-                    why, advice = self._causes.why_not_sent(batch)
+                    why, advice = self._causes.why_not_sent(batch, now_ms)
                     if paused_ms >= _MS_PER_S:
                         why += f". A quota or limit held it for {paused_ms // _MS_PER_S} s more"
                     self.fail(expiry_error(batch, timeout_ms, now_ms, why, advice))

@@ -198,6 +198,11 @@ class CoordinatorFinder:
         # A broker whose word is not taken for where the coordinator is.
         self._doubtful: Node | None = None
 
+    @property
+    def known(self) -> Node | None:
+        """Return the coordinator, connected or not; None while it is being looked up."""
+        return self._coordinator
+
     def find_or_connect(self, now_ms: int) -> CoordinatorLookup:
         """Find the coordinator, or connect to it. The caller has no request in flight."""
         if self._coordinator is None:
@@ -289,7 +294,7 @@ class TransactionSettings(NamedTuple):
 class TransactionManager:
     """The sender thread's side of one transaction; sends requests under the monitor."""
 
-    awaits_check = False
+    pending_check: TokenCheck | None = None
 
     def __init__(
         self,
@@ -318,6 +323,11 @@ class TransactionManager:
     def last_failure(self) -> str | None:
         """Return why the transaction, or some of its batches, must wait; None without a failure."""
         return self._retrier.last_failure
+
+    @property
+    def coordinator(self) -> Node | None:
+        """Return the coordinator; None while it is being looked up."""
+        return self._coordinator.known
 
     @property
     def failure(self) -> Exception | None:
@@ -452,6 +462,16 @@ class TokenCheck:
         self.is_done = False
 
     @property
+    def transactional_id(self) -> str:
+        """Return the id that holds the token."""
+        return self._token.transactional_id
+
+    @property
+    def coordinator(self) -> Node | None:
+        """Return the coordinator that is asked; None while it is being looked up."""
+        return self._coordinator.known
+
+    @property
     def last_failure(self) -> str | None:
         """Return why there is no answer yet; None without a failure."""
         return self._retrier.last_failure
@@ -545,7 +565,12 @@ class CheckedTransaction:
     @property
     def last_failure(self) -> str | None:
         """Return why the transaction, or some of its batches, must wait; None without a failure."""
-        return self._transaction.last_failure or self._check.last_failure
+        return self._transaction.last_failure
+
+    @property
+    def coordinator(self) -> Node | None:
+        """Return the transaction's coordinator; None while it is being looked up."""
+        return self._transaction.coordinator
 
     @property
     def failure(self) -> Exception | None:
@@ -563,9 +588,9 @@ class CheckedTransaction:
         return self._transaction.begun_at_ms
 
     @property
-    def awaits_check(self) -> bool:
-        """Return True if the transaction has begun and the check is not done."""
-        return self.state.has_begun and not self._check.is_done
+    def pending_check(self) -> TokenCheck | None:
+        """Return the check if the transaction has begun and the check is not done."""
+        return self._check if self.state.has_begun and not self._check.is_done else None
 
     def maybe_request(self, now_ms: int) -> int | None:
         """Send the next requests if needed; return after how many ms to call again."""
@@ -599,8 +624,13 @@ class ProducerIdentity(Protocol):
         ...
 
     @property
-    def awaits_check(self) -> bool:
-        """Return True if a check must succeed before the task may hand over its transaction."""
+    def coordinator(self) -> Node | None:
+        """Return the broker that gives the producer id; None if any may, or none is known yet."""
+        ...
+
+    @property
+    def pending_check(self) -> TokenCheck | None:
+        """Return the check that must succeed before the task may hand over its transaction."""
         ...
 
     @property
@@ -627,7 +657,8 @@ class NoIdentity:
 
     last_failure: str | None = None
     failure: Exception | None = None
-    awaits_check = False
+    coordinator: Node | None = None
+    pending_check: TokenCheck | None = None
     began_after_ms = 0
     begun_at_ms: int | None = None
 
@@ -723,7 +754,8 @@ class ProducerIdRequester:
     ``is_wanted`` returns True if the request may be sent now.
     """
 
-    awaits_check = False
+    coordinator: Node | None = None
+    pending_check: TokenCheck | None = None
     began_after_ms = 0
     begun_at_ms: int | None = None
 

@@ -11,6 +11,9 @@ broker takes one after the other, has no cause: a slow but healthy broker is no 
 ``max.bytes.per.second.per.task`` is the cause only where there is no other, and the time for which
 it holds a batch counts for no other.
 
+A task of an exactly-once write also waits after its last row, for the check that it is in time. The
+broker of this check may be in the pause that it asked for with the last acknowledgement.
+
 The Java producer logs each retry, and is silent about leaders and answers that do not come.
 """
 
@@ -43,6 +46,8 @@ _NO_LEADER = "no leader"
 _START_A_REPLICA = "no broker with an in-sync replica is up: start one"
 _OWN_LIMIT = "the limit that you have set holds them, and no broker is slow"
 _LOOK_AT_ADDRESS = "look at this broker, its advertised.listeners, DNS and firewalls"
+_NO_ANSWER = "no answer yet"
+_CHECK = "the check of"
 _TIMEOUT = "kafka.delivery.timeout.ms"
 _CODE = "DELIVERY-011"
 
@@ -101,11 +106,13 @@ class WaitCauses:
             pause = self._pause(batch, batch.sent_to, since_ms, now_ms)
             return pause or self._silence(batch, batch.sent_to, since_ms, now_ms) or error
         leader = self._metadata.snapshot.leader(batch.topic_partition)
-        obstacle = self._obstacle(batch, leader, since_ms)
+        obstacle = self._obstacle(batch, leader, since_ms, now_ms)
         cause = obstacle or self._pause(batch, leader, since_ms, now_ms) or error
         return cause or self._silence(batch, leader, since_ms, now_ms)
 
-    def _obstacle(self, batch: ProducerBatch, leader: Node | None, since_ms: int) -> Cause | None:
+    def _obstacle(
+        self, batch: ProducerBatch, leader: Node | None, since_ms: int, now_ms: int
+    ) -> Cause | None:
         """Return why a queued batch cannot be sent now; None if nothing is known to prevent it."""
         problem = self._metadata.problems.get(batch.topic_partition.topic)
         if problem is not None:
@@ -113,14 +120,25 @@ class WaitCauses:
         if leader is None:
             unreachable = self._updater.last_failure or ""
             return Cause(_NO_LEADER, since_ms, meaning=unreachable, advice=_START_A_REPLICA)
-        failure = self._client.why_not_ready(leader)
+        failure = self._client.why_not_ready(leader, now_ms)
         if failure is not None and not self._client.is_any_connected([leader]):
             return Cause("no connection to", since_ms, leader, failure, _LOOK_AT_ADDRESS)
         identity = self._identity()
         missing = identity.state.missing(batch.topic_partition)
         if missing is not None:
-            return Cause(missing, since_ms, meaning=identity.last_failure or "no answer yet")
+            why = self._paused_words(identity.coordinator, now_ms)
+            why = identity.last_failure or why or _NO_ANSWER
+            return Cause(missing, since_ms, meaning=why)
         return None
+
+    def _paused_words(self, coordinator: Node | None, now_ms: int) -> str:
+        """Return that ``coordinator`` takes no request now because of a quota; empty if it does."""
+        if coordinator is None:
+            return ""
+        left_ms = self._client.pauses.end_ms(coordinator.node_id) - now_ms
+        if left_ms <= 0:
+            return ""
+        return f"its coordinator, {coordinator}, has asked for a pause, of which {_left(left_ms)}"
 
     def _pause(
         self, batch: ProducerBatch, node: Node | None, since_ms: int, now_ms: int
@@ -132,9 +150,7 @@ class WaitCauses:
         paused_ms = self._quota_waits.paused_ms(batch, now_ms)
         if left_ms <= -LOGGED_AFTER_MS or 2 * paused_ms < now_ms - since_ms:
             return None
-        left = f"{_seconds(left_ms)} are left, and " if left_ms >= _LOOK_EVERY_MS else ""
-        meaning = f"{left}pykafka-sink quota shows what is granted"
-        return Cause("a pause for a quota from", since_ms, node, meaning, is_late=False)
+        return _pause_of(node, since_ms, left_ms)
 
     def _silence(
         self, batch: ProducerBatch, node: Node | None, since_ms: int, now_ms: int
@@ -155,10 +171,27 @@ class WaitCauses:
         limit = f"{MAX_BYTES} = {self._limit}"
         return Cause(limit, batch.created_at_ms, meaning=_OWN_LIMIT, is_late=False)
 
-    def why_not_sent(self, batch: ProducerBatch) -> tuple[str, str]:
+    def cause_of_check(self, since_ms: int, now_ms: int) -> Cause | None:
+        """Return why a task whose rows are all acknowledged waits for the check of its token."""
+        check = self._identity().pending_check
+        if check is None:
+            return None
+        node = check.coordinator
+        if node is not None:
+            left_ms = self._client.pauses.end_ms(node.node_id) - now_ms
+            if left_ms > 0:
+                cause = _pause_of(node, since_ms, left_ms)
+                return cause._replace(what=f"{_CHECK} {check.transactional_id}: {cause.what}")
+        failure = check.last_failure
+        what = f"{_CHECK} {check.transactional_id}"
+        if failure is None and node is not None:
+            return Cause(f"{what}: no answer from", since_ms, node)
+        return Cause(what, since_ms, meaning=failure or "its coordinator is not known yet")
+
+    def why_not_sent(self, batch: ProducerBatch, now_ms: int) -> tuple[str, str]:
         """Return why ``batch``, which has expired, cannot be sent now, and advice, if any."""
         leader = self._metadata.snapshot.leader(batch.topic_partition)
-        found = self._obstacle(batch, leader, batch.created_at_ms)
+        found = self._obstacle(batch, leader, batch.created_at_ms, now_ms)
         if found is None:
             return f"The leader is {leader}", ""
         if found.what == _NO_LEADER:
@@ -168,6 +201,12 @@ class WaitCauses:
             text = f"The leader, {leader}, cannot be reached: {found.meaning}"
             return text, found.advice
         return f"{found.what.capitalize()}: {found.meaning}", found.advice
+
+
+def _pause_of(node: Node, since_ms: int, left_ms: int) -> Cause:
+    left = f"{_left(left_ms)}, and " if left_ms >= _LOOK_EVERY_MS else ""
+    meaning = f"{left}pykafka-sink quota shows what is granted"
+    return Cause("a pause for a quota from", since_ms, node, meaning, is_late=False)
 
 
 def _last_error(batch: ProducerBatch, since_ms: int) -> Cause | None:
@@ -181,7 +220,10 @@ def _last_error(batch: ProducerBatch, since_ms: int) -> Cause | None:
 
 @dataclass(slots=True)
 class _Wait:
-    """Partitions that wait for the same cause, as of the last look that found any."""
+    """Partitions that wait for the same cause, as of the last look that found any.
+
+    Without partitions: a task that waits for the check of its token.
+    """
 
     cause: Cause
     since_ms: int
@@ -189,9 +231,10 @@ class _Wait:
     partitions: set[TopicPartition] = field(default_factory=set)
     node_ids: set[int] = field(default_factory=set)
 
-    def add(self, topic_partition: TopicPartition, cause: Cause) -> None:
+    def add(self, topic_partition: TopicPartition | None, cause: Cause) -> None:
         self.since_ms = min(self.since_ms, cause.since_ms)
-        self.partitions.add(topic_partition)
+        if topic_partition is not None:
+            self.partitions.add(topic_partition)
         if cause.node is not None:
             self.node_ids.add(cause.node.node_id)
 
@@ -203,6 +246,18 @@ class _Wait:
             return self.cause.what
         word = "broker" if len(ids) == 1 else "brokers"
         return f"{self.cause.what} {word} {_some(map(str, ids))}"
+
+
+def _waiting(partitions: Collection[TopicPartition], waited: str) -> str:
+    if not partitions:
+        return f"This task has sent all rows, and has waited for {waited}"
+    return f"Rows for {_where(partitions)} have waited for {waited}"
+
+
+def _ended(partitions: Collection[TopicPartition], waited: str) -> str:
+    if not partitions:
+        return f"This task has sent all rows, and no longer waits, after {waited}"
+    return f"Rows for {_where(partitions)} no longer wait, after {waited}"
 
 
 def _where(partitions: Collection[TopicPartition]) -> str:
@@ -224,6 +279,8 @@ class WaitLog:
     """Logs what the rows of a producer wait for. Used by the sender thread.
 
     longest: the longest wait of the task so far, in ms, and its cause; None without one
+    check_since_ms: since when a task, whose rows are all acknowledged, waits for the check of its
+        token; None if it does not. The task thread sets it under the monitor
     """
 
     def __init__(
@@ -237,21 +294,26 @@ class WaitLog:
         self._logged_ms: dict[str, int] = {}
         self._next_look_ms = 0
         self.longest: LongestWait | None = None
+        self.check_since_ms: int | None = None
 
     def begin_task(self) -> None:
         """Forget the longest wait of the task before. The caller holds the monitor."""
-        self.longest = None
+        self.longest = self.check_since_ms = None
 
     def look(self, now_ms: int) -> int | None:
         """Log what is due; return after how many ms to call again, None if nothing waits."""
-        is_idle = not self._accumulator.incomplete_count
+        is_idle = self._is_idle
         if self._accumulator.failure is not None or (is_idle and not self._waits):
             return None
         if is_idle or now_ms >= self._next_look_ms:
             with self._accumulator.monitor:
                 self._note(now_ms)
             self._log(now_ms)
-        return self._next_look_ms - now_ms if self._accumulator.incomplete_count else None
+        return None if self._is_idle else self._next_look_ms - now_ms
+
+    @property
+    def _is_idle(self) -> bool:
+        return not self._accumulator.incomplete_count and self.check_since_ms is None
 
     def _note(self, now_ms: int) -> None:
         """Record the causes of all waits. The caller holds the monitor."""
@@ -270,6 +332,13 @@ class WaitLog:
             if cause is not None:
                 wait = found.setdefault(cause.what, _Wait(cause, cause.since_ms, now_ms))
                 wait.add(batch.topic_partition, cause)
+        if self.check_since_ms is not None:
+            late_at_ms = self.check_since_ms + LOGGED_AFTER_MS
+            next_look_ms = min(next_look_ms, max(late_at_ms, now_ms + _LOOK_EVERY_MS))
+            cause = self._causes.cause_of_check(self.check_since_ms, now_ms)
+            if cause is not None and now_ms >= late_at_ms:
+                found[cause.what] = _Wait(cause, cause.since_ms, now_ms)
+                found[cause.what].add(None, cause)
         if old or self._waits:
             next_look_ms = min(next_look_ms, now_ms + _LOOK_EVERY_MS)
         self._next_look_ms = next_look_ms
@@ -284,17 +353,17 @@ class WaitLog:
 
         A short time without a cause, as between two attempts, is no end.
         """
-        is_idle = not self._accumulator.incomplete_count
+        is_idle = self._is_idle
         waiting = {partition for wait in found.values() for partition in wait.partitions}
         for what, wait in list(self._waits.items()):
             if what in found or not (is_idle or now_ms - wait.seen_ms >= LOGGED_AFTER_MS):
                 continue
             del self._waits[what]
             served = wait.partitions - waiting
-            if served:
+            if served or not wait.partitions:
                 self._logged_ms.pop(what, None)  # the next wait is another one
                 length_ms = (now_ms if is_idle else wait.seen_ms) - wait.since_ms
-                text = f"Rows for {_where(served)} no longer wait, after {_seconds(length_ms)}"
+                text = _ended(served, _seconds(length_ms))
                 logger.info("%s", coded(f"{text}: {wait.name}", _CODE))
         if not self._waits and not found:
             self._logged_ms.clear()
@@ -313,16 +382,18 @@ class WaitLog:
             meaning = "; ".join(printable(sentence(text)) for text in texts if text)
             if wait.cause.is_late:
                 until = f"They fail after {limit}"
+                if not wait.partitions:
+                    until = f"It fails after {limit} and kafka.request.timeout.ms"
             elif wait.cause.node is None:
                 until = f"This time does not count for {_TIMEOUT}"
             else:
                 until = f"Up to {_POSTPONED_H} h of pauses do not count for {_TIMEOUT}"
-            warn(
-                logger,
-                _CODE,
-                f"Rows for {_where(wait.partitions)} have waited for {waited}: "
-                f"{wait.name}{meaning and ': '}{meaning}. {until}",
-            )
+            text = f"{_waiting(wait.partitions, waited)}: {wait.name}{meaning and ': '}{meaning}"
+            warn(logger, _CODE, f"{text}. {until}")
+
+
+def _left(ms: int) -> str:
+    return f"{_seconds(ms)} are left"
 
 
 def _seconds(ms: int) -> str:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.clock import SystemClock
-from spark_kafka_sink.base.errors import KafkaSinkError, coded, sentence
+from spark_kafka_sink.base.errors import BootstrapError, KafkaSinkError, coded, sentence
 from spark_kafka_sink.base.text import redacted
 
 if TYPE_CHECKING:
@@ -147,7 +147,13 @@ def plan_transactions(
     from spark_kafka_sink.transactions.session import plan_unit
 
     with completed_commands(options):
-        return plan_unit(options, is_job, unit)
+        try:
+            return plan_unit(options, is_job, unit)
+        except BootstrapError as error:
+            from spark_kafka_sink.spark.preflight import unreachable
+
+            what = "" if options.topic is None else f" to topic '{options.topic}'"
+            raise unreachable(error, f"the write{what} cannot be planned: ") from error
 
 
 def guard_transactions(options: SinkOptions, plan: TransactionPlan | None, is_query: bool) -> None:

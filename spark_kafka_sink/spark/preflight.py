@@ -250,11 +250,16 @@ def _brokers(admin: AdminClient, timeout_ms: int) -> MetadataResponse:
     try:
         return admin.metadata([], False, admin.deadline_in(timeout_ms))
     except BootstrapError as error:
-        raise BootstrapError(
-            f"{error}. Check that the brokers run, and that kafka.bootstrap.servers has addresses "
-            "of their listeners that can be reached from the driver",
-            code=error.code,
-        ) from None
+        raise unreachable(error) from None
+
+
+def unreachable(error: BootstrapError, what: str = "") -> BootstrapError:
+    """Return ``error`` with what to do, and with ``what`` cannot be done."""
+    return BootstrapError(
+        f"{what}{sentence(error)}. Check that the brokers run, and that kafka.bootstrap.servers "
+        "has addresses of their listeners that can be reached from the driver",
+        code=error.code,
+    )
 
 
 def _check_advertised(admin: AdminClient, response: MetadataResponse, timeout_ms: int) -> None:

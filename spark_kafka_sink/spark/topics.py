@@ -6,6 +6,9 @@ that are added show in no response but metadata, and a topic that is recreated s
 responses only from Kafka 4.1 on. So the driver asks, with one small request over a connection that
 it keeps. If no broker answers, the plan has no topics: a WARNING says so, once per outage, and each
 task asks for itself.
+
+Also a topic that is deleted and created again is named, once: records of before are gone, and with
+another number of partitions, keys move.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from threading import Lock
 
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import KafkaSinkError, error_for_code, sentence, warn
-from spark_kafka_sink.base.model import PlannedTopic
+from spark_kafka_sink.base.model import ZERO_UUID, PlannedTopic
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.admin import AdminClient
 from spark_kafka_sink.protocol.messages.topics import MetadataResponse
@@ -39,6 +42,8 @@ class _TopicClient:
         self._lock = Lock()
         # The topics without a description when last asked for.
         self._unknown: set[str] = set()
+        # The topics as described last.
+        self._described: dict[str, PlannedTopic] = {}
 
     def ask(self, names: Sequence[str]) -> Mapping[str, PlannedTopic]:
         """Return the topics as a broker describes them; warn of topics that none describes now."""
@@ -52,6 +57,7 @@ class _TopicClient:
             errors = {t.name: str(error_for_code(t.error_code)) for t in response.topics}
             missing = [name for name in names if name not in described]
             self._note(names, {name: errors.get(name, "no answer") for name in missing})
+            self._note_recreated(described)
             return described
 
     def _ask(self, names: Sequence[str]) -> MetadataResponse:
@@ -66,12 +72,30 @@ class _TopicClient:
             warn(
                 logger,
                 "TOPIC-008",
-                f"topic '{name}': no broker has described it to the driver within "
-                f"{_PATIENCE_MS / 1000:g} s: {reasons[name]}. Each task asks for itself, and if "
-                "partitions are added meanwhile, tasks may send the same key to different "
-                "partitions",
+                f"topic '{name}': no broker has described it to the driver: {reasons[name]}. Each "
+                "task asks for itself, and if partitions are added meanwhile, tasks may send the "
+                "same key to different partitions",
             )
         self._unknown = (self._unknown - set(names)) | set(reasons)
+
+    def _note_recreated(self, described: Mapping[str, PlannedTopic]) -> None:
+        """Warn of the topics that have another id than when last described."""
+        for name, now in described.items():
+            before = self._described.get(name, now)
+            self._described[name] = now
+            if ZERO_UUID in (before.topic_id, now.topic_id) or before.topic_id == now.topic_id:
+                continue  # brokers before Kafka 2.8 have no ids
+            count = f"{now.partitions_count} partition(s)"
+            keys = f"{count}, as before"
+            if now.partitions_count != before.partitions_count:
+                keys = f"{count} instead of {before.partitions_count}, so that keys move"
+            warn(
+                logger,
+                "TOPIC-009",
+                f"topic '{name}' was deleted and created again: it has id {now.topic_id} instead "
+                f"of {before.topic_id}, and {keys}. What was written to it before is gone, and "
+                "this write goes on with the new topic",
+            )
 
     def close(self) -> None:
         """Close the connections; ``ask`` opens them again."""

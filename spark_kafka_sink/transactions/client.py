@@ -29,10 +29,12 @@ from spark_kafka_sink.network.blocking import Call
 from spark_kafka_sink.network.coordinators import (
     CoordinatorRequest,
     Coordinators,
+    CoordinatorWait,
     Verdict,
     add_partitions_request,
     decisive_error,
     parse_results,
+    unwritten_markers,
     verdict_on,
 )
 from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION
@@ -595,10 +597,14 @@ class TransactionClient:
         next.
         """
         attempts = 0
+        wait = CoordinatorWait(self.admin)
         while True:
             state = self.describe([transactional_id], deadline_ms)[transactional_id]
-            is_ending = state is not None and state.transaction_state in _ENDING
-            if not is_ending or not self.admin.pause(attempts, deadline_ms):
+            if state is None or state.transaction_state not in _ENDING:
+                return state
+            if wait.is_due:
+                wait.log(transactional_id, unwritten_markers(state))
+            if not self.admin.pause(attempts, deadline_ms):
                 return state
             attempts += 1
 

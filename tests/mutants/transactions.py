@@ -143,7 +143,7 @@ _CLAIMS = (
     ),
     Mutant(
         "transactions/client.py",
-        "if not is_ending or not self.admin.pause(attempts, deadline_ms):\n                return state",
+        "if state is None or state.transaction_state not in _ENDING:\n                return state",
         "if True:\n                return state",
         _CUT_OFF,
     ),

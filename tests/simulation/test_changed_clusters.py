@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import subprocess
 import sys
 
@@ -411,6 +412,58 @@ def test_one_warning_within_5_s_and_one_when_it_is_back(log):
     assert simulation.all_values() == [b"before", b"during"]
 
 
+def test_a_failure_of_an_earlier_attempt_is_not_told_as_that_of_this_one(log):
+    simulation = watched()
+    simulation.network.names.silent.add(simulation.cluster.brokers[1].host)
+    go_away(simulation)
+    (away,) = log.messages
+    assert re.search(rf"\) {AWAY}: no answer yet \(before: [^()]+\)\. ", away), away
+    simulation.network.names.heal()
+    simulation.cluster.restart(1)
+    simulation.flush()
+
+
+def moved_away():
+    """An outage that was logged, and another leader, so that the broker is not tried any more."""
+    simulation = simulate(partitions=1)
+    simulation.producer.client.outages = Outages()
+    simulation.cluster.move_leader("t", 0, 1)
+    simulation.write(0, b"before")
+    simulation.cluster.stop(1)
+    simulation.append_to(0, [b"during"])
+    simulation.run_for(10_000)
+    simulation.cluster.move_leader("t", 0, 2)
+    simulation.flush()
+    simulation.run_for(60_000)
+    return simulation
+
+
+def test_an_outage_of_which_nobody_saw_the_end_has_no_length(log):
+    simulation = moved_away()
+    simulation.cluster.restart(1)
+    simulation.cluster.move_leader("t", 0, 1)
+    simulation.write(0, b"after")
+    away, back = log.messages
+    assert AWAY in away
+    assert back.endswith(") is back [PKS-CONNECT-009]"), back
+
+
+def test_two_outages_are_not_measured_as_one(log):
+    """Nobody knows whether the broker was there while it was not tried."""
+    simulation = moved_away()
+    simulation.cluster.restart(1)
+    simulation.cluster.move_leader("t", 0, 1)
+    broker = simulation.cluster.brokers[1]
+    broker.crash()  # the controller has not noticed
+    simulation.network.cut_all(broker, "Connection reset by peer")
+    simulation.append_to(0, [b"after"])
+    simulation.run_for(20_000)
+    simulation.cluster.restart(1)
+    simulation.flush()
+    _, back = log.messages
+    assert re.search(r" is back, after (19|2\d) s ", back), back
+
+
 def test_each_outage_is_logged(log):
     simulation = watched()
     for _ in range(2):
@@ -470,7 +523,7 @@ outages.wait_ms(LOGGED_AFTER_MS, 0)
 outages.log(LOGGED_AFTER_MS)
 print("waits", flush=True)
 sys.stdin.readline()
-outages.note_usable(node, 10_000)
+outages.note_usable(connection, 10_000)
 """
 
 

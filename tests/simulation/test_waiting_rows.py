@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from spark_kafka_sink.base.errors import DeliveryError, error_named
+from spark_kafka_sink.base.errors import DeliveryError, TransactionError, error_named
 from spark_kafka_sink.base.model import ProducerIdAndEpoch, UnusedProducerIdentity
 from spark_kafka_sink.protocol.messages.topics import ProduceRequest
 from spark_kafka_sink.protocol.messages.transactions import (
@@ -431,6 +431,53 @@ def test_a_lost_leader_has_its_name_also_while_the_token_is_checked(log):
     simulation.run_for(AT_THE_LATEST_MS)
     (line,) = warnings(log)
     assert ": no leader" in line
+
+
+def checked_task(**options):
+    """A task at the end of its rows, of which the leader's broker also coordinates the token."""
+    simulation = Transactional(**options)
+    partitions = simulation.cluster.topics["t"].partitions
+    leaders = {partition.leader_id: index for index, partition in enumerate(partitions)}
+    token = UnusedProducerIdentity("flights.driver", ProducerIdAndEpoch(1, 0))
+
+    def tell(broker, request, reply, go_on):
+        told = TransactionState(0, token.transactional_id, "Empty", 60_000, 0, *token.producer, [])
+        reply(DescribeTransactionsResponse(0, [told]))
+
+    simulation.cluster.intercept(DescribeTransactionsRequest, tell)
+    simulation.producer.begin_task(["t"])
+    simulation.producer.begin_transaction("flights.0", 60_000, token)
+    coordinator = simulation.transactions.coordinator_id(token.transactional_id)
+    simulation.append_to(leaders[coordinator], [b"row"])
+    return simulation, coordinator
+
+
+@pytest.mark.parametrize("pause_s", [20, 300])
+def test_a_quota_that_holds_the_check_after_all_rows_are_acknowledged(log, pause_s):
+    """Its pauses do not count as late either."""
+    simulation, coordinator = checked_task()
+    simulation.cluster.throttle_time_ms = pause_s * 1000
+    simulation.flush()
+    simulation.step()
+    first, *more = warnings(log)
+    assert re.search(
+        "^This task has sent all rows, and has waited for [5-6] s: the check of flights.driver: "
+        f"a pause for a quota from broker {coordinator}: ",
+        first,
+    ), first
+    assert len(more) == (pause_s - 5) // 60
+    (line,) = ends(log)
+    assert re.search(
+        r"^This task has sent all rows, and no longer waits, after (19|20|299|300) s", line
+    )
+
+
+def test_a_broker_that_does_not_answer_the_check(log):
+    simulation, coordinator = checked_task(**PATIENT)
+    simulation.cluster.intercept(DescribeTransactionsRequest, lambda *_: None)
+    with pytest.raises(TransactionError, match="TXN-004"):
+        simulation.flush()
+    assert f": the check of flights.driver: no answer from broker {coordinator}" in warnings(log)[0]
 
 
 def test_a_coordinator_that_does_not_answer(log):

@@ -5,6 +5,7 @@ coordinates now, and does not know their latest transactions.
 
 import contextlib
 import random
+import re
 from unittest import mock
 
 import pytest
@@ -53,6 +54,7 @@ from spark_kafka_sink.protocol.messages.transactions import (
     ListedTransaction,
     ListTransactionsRequest,
     ListTransactionsResponse,
+    TopicData,
     TransactionState,
 )
 from spark_kafka_sink.transactions.client import (
@@ -201,6 +203,9 @@ class Asking:
 
     def api_versions(self, node):
         return versions(6)
+
+    def now_ms(self):
+        return 0
 
     def request(self, node, request, deadline_ms):
         self.deadlines_ms.append(deadline_ms)
@@ -632,3 +637,49 @@ def test_only_tasks_of_the_prefix_are_swept_where_brokers_filter_nothing():
     listed = [ListedTransaction(name, n, "Ongoing") for n, name in enumerate(names)]
     answer = ListTransactionsResponse(transaction_states=listed)
     assert set(open_transactions(lambda asked: answer)) == {ID}
+
+
+# --- markers that cannot be written -----------------------------------------------------------------
+
+CONCURRENT_TRANSACTIONS = 51
+
+
+class Stuck(World):
+    """Whoever coordinates has the commit; the leaders of ``rows`` do not take its markers."""
+
+    def __init__(self):
+        super().__init__(CONCURRENT_TRANSACTIONS, None)
+
+    def answer(self, asked):
+        if isinstance(asked.request, EndTxnRequest):
+            return EndTxnResponse(error_code=CONCURRENT_TRANSACTIONS)
+        return super().answer(asked)
+
+    def _described(self, node_id):
+        described = state_of("PrepareCommit", EPOCH)
+        described.topics = [TopicData("rows", [1, 2])]
+        return [described]
+
+
+MARKERS = (
+    "the brokers have not written the markers that end its transaction to rows-1, rows-2: look at "
+    "the leaders, the in-sync replicas and min.insync.replicas of rows"
+)
+
+
+def test_the_topics_whose_markers_are_missing_are_told_after_5_s_and_at_the_end(caplog):
+    with pytest.raises(TransactionError) as raised:
+        Stuck().commit()
+    (line,) = caplog.messages
+    why = rf"CONCURRENT_TRANSACTIONS \(51\) from broker \d \(.*?\): {re.escape(MARKERS)}"
+    waited = rf"the driver has waited for [5-7] s for the coordinator of {ID}: {why}"
+    assert re.fullmatch(rf"{waited} \[PKS-TXN-047\]", line), line
+    failed = rf"1 transactional id\(s\) held by their coordinator, e\.g\. {ID}\. Last: {why}"
+    assert re.search(rf"{failed} \[PKS-TXN-004\]", str(raised.value))
+
+
+def test_a_driver_that_waits_for_its_own_markers_says_so(caplog):
+    state = Stuck().client.describe_when_complete(ID, MINUTE_MS)
+    assert state.transaction_state == "PrepareCommit"
+    (line,) = caplog.messages
+    assert f"s for the coordinator of {ID}: {MARKERS} [PKS-TXN-047]" in line

@@ -349,10 +349,10 @@ class TestAddressesOfOneName:
         """A caller whose deadline is over before that of the addresses."""
         world.addresses_count, world.silent, world.refusing = 2, {0}, {1}
         world.begin(lambda: world.connected)
-        assert world.client.why_not_ready(NODE) is None
+        assert world.client.why_not_ready(NODE, world.clock.ms) is None
         world.client.poll(HEAD_START_MS, world.clock.ms)
         world.client.poll(0, world.clock.ms)
-        assert world.client.why_not_ready(NODE) == (
+        assert world.client.why_not_ready(NODE, world.clock.ms) == (
             f"{NODE.host}/1: Connection refused, {NODE.host}/0: no answer yet"
         )
 

@@ -18,7 +18,7 @@ from spark_kafka_sink.jobs.settings import defaults_of_jobs
 from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.spark import preflight, versions
 from spark_kafka_sink.spark import topics as topics_module
-from spark_kafka_sink.spark.planning import plan_schemas
+from spark_kafka_sink.spark.planning import plan_schemas, plan_transactions
 from spark_kafka_sink.spark.preflight import check_metrics_outputs, log_notes
 from spark_kafka_sink.spark.row_planning import plan_rows
 from spark_kafka_sink.spark.source import advise_on_sockets
@@ -204,6 +204,50 @@ def test_each_time_that_a_topic_is_not_described_any_more_is_told(monkeypatch, c
         "UNKNOWN_TOPIC_OR_PARTITION (3)",
         "LEADER_NOT_AVAILABLE (5)",
     ]
+
+
+def test_an_exactly_once_plan_without_brokers_names_the_topic_and_what_to_do():
+    (port,) = free_ports(1, "127.0.0.1")
+    given = options(
+        topic="flights",
+        **{
+            "delivery.guarantee": "exactly-once",
+            "transactional.id.prefix": "flights",
+            "kafka.bootstrap.servers": f"127.0.0.1:{port}",
+            "kafka.max.block.ms": "100",
+        },
+    )
+    with pytest.raises(BootstrapError) as raised:
+        plan_transactions(given, is_job=True)
+    text = str(raised.value)
+    assert text.startswith("the write to topic 'flights' cannot be planned: no broker reachable: ")
+    assert text.endswith(
+        "). Check that the brokers run, and that kafka.bootstrap.servers has addresses of their "
+        "listeners that can be reached from the driver [PKS-CONNECT-001]"
+    )
+
+
+def test_a_topic_that_is_created_again_is_told_once(monkeypatch, caplog):
+    """Also if no broker knew it for a while; a topic that gets partitions is the same one."""
+    first = topic((1, 0), (2, 0), topic_id=UUID(int=1))
+    more = topic((1, 0), (2, 0), (3, 0), topic_id=UUID(int=1))
+    again, without_ids = topic((1, 0), topic_id=UUID(int=2)), topic((1, 0))
+    answers = iter([first, more, topic(error_code=3), again, again, without_ids])
+    admin = SimpleNamespace(
+        renew_if_credentials_changed=lambda: None,
+        deadline_in=lambda ms: ms,
+        metadata=lambda *_: answer(next(answers)),
+    )
+    monkeypatch.setattr(topics_module.AdminClient, "of", lambda *_: admin)
+    given = options(**{"kafka.bootstrap.servers": "again:1"})
+    with caplog.at_level(logging.WARNING, "spark_kafka_sink.spark.topics"):
+        for _ in range(6):
+            ask_for_topics(given.producer, ["t"], SimClock())
+    (line,) = (message for message in caplog.messages if "TOPIC-009" in message)
+    assert line.startswith(
+        f"topic 't' was deleted and created again: it has id {again.topic_id} instead of "
+        f"{first.topic_id}, and 1 partition(s) instead of 3, so that keys move. "
+    )
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from spark_kafka_sink.network.channels import (
     SendCompleted,
 )
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.node_connection import Outages
+from spark_kafka_sink.network.node_connection import NodeConnection, Outages
 from spark_kafka_sink.network.transport import (
     Resolver,
     SelectorNetwork,
@@ -470,7 +470,7 @@ def test_a_first_address_that_nothing_answers_at_holds_nothing_up(network, name_
         node = Node(1, "zones.example", 9092)
         deadline = time.monotonic() + DEADLINE_S
         while not client.in_flight_count(node):
-            assert time.monotonic() < deadline, client.why_not_ready(node)
+            assert time.monotonic() < deadline, client.why_not_ready(node, clock.now_ms())
             client.ready(node, clock.now_ms())
             client.poll(1_000, clock.now_ms())
         listener.accept()[0].close()
@@ -534,7 +534,7 @@ def test_a_client_serves_its_other_nodes_while_a_name_is_looked_up(network, name
         listener.accept()[0].close()
     assert client.poll_delay_ms(slow, clock.now_ms()) is None
     assert client.last_failure(slow) is None
-    assert client.why_not_ready(slow) == "its host name is still being looked up"
+    assert client.why_not_ready(slow, clock.now_ms()) == "its host name is still being looked up"
 
 
 def test_more_slow_names_than_threads_are_all_looked_up(name_server):
@@ -608,7 +608,7 @@ def test_too_many_open_files_are_told_at_once_and_what_to_do(network, host, capl
     (line,) = caplog.messages
     assert line.startswith("no connection to broker 1 ")
     assert line.endswith("[PKS-CONNECT-011]")
-    client.outages.note_usable(node, 0)
+    client.outages.note_usable(NodeConnection(node), 0)
 
 
 def test_canonical_names(name_server, monkeypatch):

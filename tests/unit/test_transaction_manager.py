@@ -552,13 +552,13 @@ def test_a_task_measures_from_the_first_acknowledgement_on(checked):
 
 
 def test_it_is_asked_after_the_transaction_has_begun_and_once(checked):
-    assert not checked.identity.awaits_check
+    assert checked.identity.pending_check is None
     assert checked.described() == []
     assert checked.looked_for()  # so that the question itself costs one round trip
     checked.begin_and_run(0)
-    assert checked.identity.awaits_check
+    assert checked.identity.pending_check is not None
     checked.run()
-    assert not checked.identity.awaits_check
+    assert checked.identity.pending_check is None
     assert (len(checked.described()), checked.done_count) == (1, 1)
 
 
@@ -570,7 +570,7 @@ def test_a_coordinator_that_the_token_names_is_looked_for_only_if_it_is_none_any
     if why == "away":
         checked.network.down.add(3)
     checked.run().begin_and_run()
-    assert not checked.identity.awaits_check
+    assert checked.identity.pending_check is None
     assert {asked.node_id for asked in checked.described()} == {2}
     assert bool(checked.looked_for()) == (why != "there")
 
@@ -591,18 +591,18 @@ def test_a_token_that_is_used_ends_the_task(checked, held_by, state):
     assert isinstance(failure, SupersededError)
     for part in ("too late", "its transaction is aborted", TOKEN.transactional_id):
         assert part in str(failure)
-    assert checked.identity.awaits_check  # nothing may be handed over
+    assert checked.identity.pending_check is not None  # nothing may be handed over
 
 
 def test_a_coordinator_of_the_past_is_not_believed(checked):
     """A broker that is cut off knows the producer before; else a task in time would fail."""
     checked.held_by = model.ProducerIdAndEpoch(77, 4)
     assert checked.begin_and_run(8).failures == []
-    assert checked.identity.awaits_check
-    assert "it knows an older state" in checked.identity.last_failure
+    assert checked.identity.pending_check is not None
+    assert "it knows an older state" in checked.identity.pending_check.last_failure
     checked.held_by = TOKEN.producer
     checked.run()
-    assert not checked.identity.awaits_check
+    assert checked.identity.pending_check is None
     assert checked.looked_for() > 1  # to begin with, and again because of that answer
 
 
@@ -616,7 +616,7 @@ def test_an_answer_about_another_number_of_ids_is_not_believed(checked, count):
 
     checked._answer_other = answer
     assert checked.begin_and_run().failures == []
-    assert not checked.identity.awaits_check
+    assert checked.identity.pending_check is None
     assert len(checked.described()) == 2
 
 
@@ -627,7 +627,7 @@ def test_an_answer_about_another_number_of_ids_is_not_believed(checked, count):
 def test_what_passes_is_asked_again(checked, error):
     checked.script(DescribeTransactionsRequest, error, error)
     assert checked.begin_and_run().failures == []
-    assert not checked.identity.awaits_check
+    assert checked.identity.pending_check is None
     assert len(checked.described()) == 3
 
 
@@ -639,7 +639,7 @@ def test_an_id_that_has_expired_ends_the_task_with_what_to_do(checked):
     assert failure.code == "TXN-042"
     assert "transactional.id.expiration.ms" in str(failure)
     assert len(checked.described()) == 3
-    assert checked.identity.awaits_check
+    assert checked.identity.pending_check is not None
 
 
 def test_a_principal_that_may_not_ask_gets_that_advice(checked):
