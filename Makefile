@@ -1,8 +1,8 @@
 # make demo   real flights into a real Kafka, in a fresh virtual environment
-# make test   ruff, mypy --strict, pytest with real Kafka and real Spark: about 10 minutes on 2 cores
+# make test   ruff, mypy --strict, pytest with real Kafka and real Spark: about 9 minutes on 2 cores
 # make evidence   lists what runs before a release, for minutes or hours; make evidence NAME=chaos runs one of it,
 #                 make evidence NAME=week ARGUMENTS="--seed 2 --keep" with arguments: evidence/README.md
-# make quick   the same without Kafka, Spark and most simulated lives: 80 seconds; make quick ROOM=transactions
+# make quick   the same without Kafka, Spark and most simulated lives: 60 seconds; make quick ROOM=transactions
 #                 runs the tests that reach one room or module of the package: tests/rooms.py
 # make kernels   compile the kernels of a checkout, where they are missing or of other sources: a minute, with
 #                 progress; every target that needs them does so first. With Debian's package lld for all of Linux
