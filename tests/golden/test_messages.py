@@ -1,7 +1,10 @@
 """Messages are Kafka's own: requests byte for byte, responses by content, conversations of SASL."""
 
+from weakref import WeakValueDictionary
+
 import pytest
 
+from spark_kafka_sink.base import text
 from spark_kafka_sink.base.errors import AuthenticationError, RemoteProtocolError
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.base.text import Secret
@@ -145,6 +148,13 @@ def asked(case):
     return connection
 
 
+@pytest.fixture
+def no_secrets(monkeypatch):
+    """Another test of this process may have left a password of which half is in a text of these."""
+    monkeypatch.setattr(text, "_ALIVE", WeakValueDictionary())
+
+
+@pytest.mark.usefixtures("no_secrets")
 @each_row("case", RESPONSE_CASES, ids=cases.name_of)
 def test_content_of_a_response_is_javas(case):
     """Every byte of Java's is needed: a decoder that reads too little would not notice."""
