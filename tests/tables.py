@@ -1,7 +1,7 @@
 """A table of cases as one test, which tries each row and names all that fail.
 
 To pytest a case costs two milliseconds, with the messages of its workers; most rows take less. For rows that share
-nothing and need no fixture of their own: between them nothing is set up.
+nothing and need no fixture of their own: between them nothing is set up. A row that skips skips the table.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ def each_row(
     arguments = [name.strip() for name in names.split(",")] if isinstance(names, str) else [*names]
     table = [row if len(arguments) > 1 else (row,) for row in rows]
     assert table, "a table without rows tests nothing"
+    assert not any(isinstance(row[0], type(pytest.param(1))) for row in table), "a row has no marks"
     assert all(len(row) == len(arguments) for row in table), (
         f"not {len(arguments)} values in each row"
     )
@@ -36,6 +37,10 @@ def each_row(
             for row in table:
                 try:
                     test(*positional, **others, **dict(zip(arguments, row)))
+                except pytest.skip.Exception:
+                    if not failed:
+                        raise
+                    break
                 except (Exception, pytest.fail.Exception) as error:
                     first = first or error
                     failed.append(f"[{'-'.join(map(ids, row))}] {_told(error)}")

@@ -58,6 +58,20 @@ def session(conf):
     return builder.getOrCreate()
 
 
+def stop(query, begun):
+    """Stop a query; raises what that raises. begun: called when it has begun, in another thread"""
+
+    def watch():
+        while query.isActive:
+            time.sleep(0.01)
+        begun()
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    query.stop()
+    watching.join()
+
+
 def main(path):
     """Run until told to stop; raises what the query raises."""
     settings = Settings(**json.loads(Path(path).read_text(encoding="utf-8")))
@@ -84,12 +98,7 @@ def main(path):
     while not Path(settings.stop).exists():
         if query.awaitTermination(0.1):
             break
-    stopping = threading.Thread(target=query.stop)
-    stopping.start()
-    while query.isActive:
-        time.sleep(0.01)
-    Path(settings.stop).with_suffix(BEGUN).touch()
-    stopping.join()
+    stop(query, Path(settings.stop).with_suffix(BEGUN).touch)
     spark.stop()
 
 

@@ -2,6 +2,7 @@
 
 Each line is a JSON document: ``{"start": "stream", "options": {…}, "checkpoint": …}``, the same for a
 ``job``, or ``{"stop": true}``. It answers on standard output: ``started``, ``stopping``, ``ended``.
+What ends with an error says ``ended:`` and the error on standard error before.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import threading
 
 from evidence.harness.crash import announce_driver
 from evidence.harness.jobs import rows_of
-from evidence.harness.query import TASKS, session
+from evidence.harness.query import TASKS, session, stop
 
 _ROWS = 4_000
 _PAUSE_MS = 500
@@ -68,11 +69,7 @@ class Driver:
             self._spark.sparkContext.cancelAllJobs()
             say("stopping")
             return
-        stopping = threading.Thread(target=self._query.stop)
-        stopping.start()
-        while self._query.isActive:
-            stopping.join(0.01)
-        say("stopping")
+        stop(self._query, lambda: say("stopping"))
 
 
 def say(word):

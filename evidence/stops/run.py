@@ -5,7 +5,9 @@ python -m evidence stops --stops 20 --seed 3
 
 Streams and jobs, with both guarantees, are ended by ``query.stop()`` or ``cancelAllJobs()``, by Ctrl-C
 and by SIGTERM. At most 10 s later Kafka's own tool must list no transaction as open, or the log must
-have the line that names the command which ends them. A line of JSON a stop; exit code 1 for any other.
+have the line that names the command which ends them. At the end it lists all of them once more, because a
+task may outlive its driver. At least once, a stop has nothing to leave open: it must end, and must not have
+ended before. A line of JSON a stop; exit code 1 for anything else.
 """
 
 from __future__ import annotations
@@ -160,6 +162,8 @@ def stopped(process, stop, kafka, folder):
     process.await_word("started", started + 1)
     if name is None:
         time.sleep(stop.after_s)
+        if stop.kind == "stream":  # a job may be done by now
+            assert process.count("ended") == ended, process.text()[logged:][-3000:]
     else:
         assert eventually(lambda: process.traps.sprung(name), PATIENCE_S), stop
     if stop.how == STOP:
@@ -183,7 +187,8 @@ def _after(process, stop, kafka, logged):
         left = lingering(kafka, f"{stop.prefix}.")
     seconds = round(time.monotonic() - began, 1)
     text = process.text()[logged:]
-    is_documented = DOCUMENTED in text and f"--prefix {stop.prefix}" in text
+    command = f"--prefix {stop.prefix} "
+    is_documented = any(DOCUMENTED in line and command in f"{line} " for line in text.splitlines())
     return {
         **stop._asdict(),
         "open": left,
@@ -200,15 +205,21 @@ def run(planned):
         kafka.create_topic(_TOPIC, 3)
         folder = Path(temporary)
         process = None
-        for stop in planned:
-            if process is not None and stop.at == COMMIT_STARTS:
-                process.end()  # it is reached once in a driver
-            if process is None or not process.is_running:
-                process = Process(folder / "driver")
-            results.append(stopped(process, stop, kafka, folder))
-            print(json.dumps(results[-1]), flush=True)
-        if process is not None:
-            process.end()
+        try:
+            for stop in planned:
+                if process is not None and stop.at == COMMIT_STARTS:
+                    process.end()  # it is reached once in a driver
+                if process is None or not process.is_running:
+                    process = Process(folder / "driver")
+                results.append(stopped(process, stop, kafka, folder))
+                print(json.dumps(results[-1]), flush=True)
+        finally:
+            if process is not None:
+                process.end()
+        left = lingering(kafka, "stop-")
+    for result, stop in zip(results, planned):
+        late = [i for i in left if i.startswith(f"{stop.prefix}.")]
+        result["open"] = sorted({*result["open"], *late})
     return results
 
 
@@ -229,6 +240,7 @@ def main(arguments):
         "by how": Counter(r["how"] for r in results),
         "by kind": Counter(r["kind"] for r in results),
         "at held points": sum(r["at"] != RANDOM for r in results),
+        "that Spark could not abort": sum(r["failed_to_abort"] > 0 for r in results),
         "open": len(bad),
         "documented": sum(bool(r["open"]) for r in results) - len(bad),
     }

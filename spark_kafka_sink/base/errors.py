@@ -317,7 +317,9 @@ class AuthenticationError(KafkaSinkError):
 
 
 class CredentialsUnavailableError(AuthenticationError):
-    """No token or ticket is available now: its issuer is unavailable, or a request is pending.
+    """No token, ticket, store or secret is available now.
+
+    Its issuer is unavailable, a request is pending, or its file, key or variable is gone.
 
     Unlike any other AuthenticationError it is retriable, like a lost connection, until
     ``max.block.ms`` or ``delivery.timeout.ms`` have passed. The message names the last cause.

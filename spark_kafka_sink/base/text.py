@@ -351,6 +351,13 @@ def bounded_json(text: str | bytes, most_values: int = MOST_JSON_VALUES) -> Any:
     return json.loads(text)
 
 
+def some_of(names: Iterable[str], most: int = 3) -> str:
+    """Return the first names, and how many more there are: ``a, b, c and 4 more``."""
+    every = list(names)
+    more = len(every) - most
+    return ", ".join(every[:most]) + (f" and {more} more" if more > 0 else "")
+
+
 def values_in(text: str | bytes) -> int:
     """Return the most values that a JSON text may have: its commas and opening brackets."""
     marks: tuple[Any, ...] = (",", "[", "{") if isinstance(text, str) else (b",", b"[", b"{")

@@ -411,7 +411,7 @@ _RESPONSES: dict[str, Any] = {
 
 ReadHeaders = Callable[[], Optional[Mapping[str, str]]]
 """Returns headers by name, None for those of the environment. Raises ConfigError."""
-_NO_HEADERS = {"Content-Type": _PROTOBUF}
+_EVERY_REQUESTS = {"Content-Type": _PROTOBUF}
 """The headers of every request. Without any, an exporter may take the environment's."""
 
 
@@ -488,7 +488,7 @@ class _Signal:
         self._session = _Session(_RESPONSES[name], headers)
         self._exporter: Any = _EXPORTERS[name](
             endpoint=endpoint,
-            headers=None if output.headers is None else _NO_HEADERS,
+            headers=None if output.headers is None else _EVERY_REQUESTS,
             timeout=otlp_timeout_s(output, name),
             session=self._session,
         )

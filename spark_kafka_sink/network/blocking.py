@@ -31,7 +31,7 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.model import Node, dataclass
 from spark_kafka_sink.network.channels import Network
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
-from spark_kafka_sink.network.node_connection import ClientResponse
+from spark_kafka_sink.network.node_connection import NO_ANSWER, ClientResponse
 from spark_kafka_sink.protocol.api import BrokerApiVersions
 from spark_kafka_sink.protocol.connection import SaslClientFactory
 from spark_kafka_sink.protocol.messages.topics import MetadataRequest
@@ -267,7 +267,7 @@ class BlockingClient:
 
     def _unreachable(self, nodes: Sequence[Node]) -> BootstrapError:
         why, now_ms = self._client.why_not_ready, self._clock.now_ms()
-        reasons = (f"{node.address} ({why(node, now_ms) or 'no answer yet'})" for node in nodes)
+        reasons = (f"{node.address} ({why(node, now_ms) or NO_ANSWER})" for node in nodes)
         return BootstrapError(f"no broker reachable: {joined(reasons)}", code="CONNECT-001")
 
     def _timed_out(self, call: Call) -> BrokerError:

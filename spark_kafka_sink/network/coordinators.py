@@ -29,6 +29,7 @@ from spark_kafka_sink.base.errors import (
     warn,
 )
 from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.base.text import some_of
 from spark_kafka_sink.network.blocking import BlockingClient, Call
 from spark_kafka_sink.protocol.api import BrokerApiVersions
 from spark_kafka_sink.protocol.connection import SOFTWARE_NAME
@@ -180,10 +181,10 @@ _LOOK_MS = 10_000
 _MARKERS_LOOK_MS = 1_000
 
 
-# The driver says what it waits for as early, and as often, as a producer does for its rows.
-_LOGGED_AFTER_MS = 5_000
-_REPEATED_AFTER_MS = 60_000
-_MOST_NAMED = 3
+WAIT_LOGGED_AFTER_MS = 5_000
+"""Time after which the log says what rows of a producer, or its driver, wait for."""
+WAIT_REPEATED_AFTER_MS = 60_000
+"""Time after which it says so again."""
 _BUSY = error_named("CONCURRENT_TRANSACTIONS")
 
 
@@ -192,12 +193,11 @@ def unwritten_markers(state: TransactionState) -> str:
     partitions = [f"{topic.topic}-{p}" for topic in state.topics for p in topic.partitions]
     if not partitions:
         return transaction_advice_for(_BUSY)
-    more = len(partitions) - _MOST_NAMED
-    named = ", ".join(partitions[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-    topics = ", ".join(sorted({topic.topic for topic in state.topics})[:_MOST_NAMED])
+    topics = some_of(sorted({topic.topic for topic in state.topics}))
     return (
-        f"the brokers have not written the markers that end its transaction to {named}: look at "
-        f"the leaders, the in-sync replicas and min.insync.replicas of {topics}"
+        f"the brokers have not written the markers that end its transaction to "
+        f"{some_of(partitions)}: look at the leaders, the in-sync replicas and "
+        f"min.insync.replicas of {topics}"
     )
 
 
@@ -207,7 +207,7 @@ class CoordinatorWait:
     def __init__(self, admin: BlockingClient) -> None:
         self._admin = admin
         self._began_ms = self._due_ms = admin.now_ms()
-        self._due_ms += _LOGGED_AFTER_MS
+        self._due_ms += WAIT_LOGGED_AFTER_MS
 
     @property
     def is_due(self) -> bool:
@@ -217,7 +217,7 @@ class CoordinatorWait:
     def log(self, transactional_id: str, why: str) -> None:
         """Log why the request about ``transactional_id`` is repeated; a line must be due."""
         now_ms = self._admin.now_ms()
-        self._due_ms = now_ms + _REPEATED_AFTER_MS
+        self._due_ms = now_ms + WAIT_REPEATED_AFTER_MS
         waited_s = (now_ms - self._began_ms) / 1000
         warn(
             logger,

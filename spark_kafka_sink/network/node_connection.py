@@ -40,7 +40,8 @@ HEAD_START_MS = 250
 
 Source: RFC 8305, "Connection Attempt Delay".
 """
-_NO_ANSWER = "no answer yet"
+NO_ANSWER = "no answer yet"
+"""The text about an attempt, or a request, that is under way."""
 _LOOKED_UP = "its host name is still being looked up"
 # Once an attempt takes this long, messages name it, and the failure before it comes second.
 _LASTING_MS = 1_000
@@ -297,7 +298,7 @@ class NodeConnection:
         others = [other for other in self.attempts if other != channel_id]
         for other in others:
             address = self.attempts.pop(other)
-            self.failures[address] = _NO_ANSWER
+            self.failures[address] = NO_ANSWER
             self.addresses.append(address)
         return others
 
@@ -308,7 +309,7 @@ class NodeConnection:
 
     def describe_attempts(self) -> str | None:
         """Return what each address did, while several are tried; None with a single one."""
-        open_ones = dict.fromkeys(self.attempts.values(), _NO_ANSWER)
+        open_ones = dict.fromkeys(self.attempts.values(), NO_ANSWER)
         texts = [f"{address}: {why}" for address, why in {**self.failures, **open_ones}.items()]
         return joined(texts) if len(texts) > 1 else None
 
@@ -326,7 +327,7 @@ class NodeConnection:
             return _LOOKED_UP if is_looked_up else None
         if not self.is_connecting or now_ms - self.connect_started_ms < _LASTING_MS:
             return self.last_failure
-        return f"{_LOOKED_UP if is_looked_up else _NO_ANSWER} (before: {self.last_failure})"
+        return f"{_LOOKED_UP if is_looked_up else NO_ANSWER} (before: {self.last_failure})"
 
     def note_sent(self, buffers: Sequence[Buffer], now_ms: int) -> None:
         """Record that a request is being sent."""
@@ -356,7 +357,7 @@ class NodeConnection:
 
         If several addresses failed, the last failure says why each did.
         """
-        is_connecting = self.state is ConnectionState.CONNECTING
+        is_setting_up = self.state is ConnectionState.CONNECTING
         if self.address is not None and self.is_connecting:
             self.failures[self.address] = reason
             self.addresses.append(self.address)  # may be better than silent ones
@@ -364,7 +365,7 @@ class NodeConnection:
         self.attempts.clear()
         if self.is_connecting:
             reason = self.describe_attempts() or reason
-        self.failed_set_ups = self.failed_set_ups + 1 if is_connecting else 0
+        self.failed_set_ups = self.failed_set_ups + 1 if is_setting_up else 0
         self.failed_attempts += 1
         self._forget_channel(ConnectionEvent.FAIL)
         self.last_failure = reason

@@ -448,15 +448,16 @@ class Sender:
                 left_ms = batch.created_at_ms + timeout_ms - now_ms
                 is_late = left_ms <= 0
                 if is_late:
-                    paused_ms = self._quota_waits.postponed_ms(batch, now_ms)
-                    left_ms += paused_ms
+                    postponed_ms = self._quota_waits.postponed_ms(batch, now_ms)
+                    left_ms += postponed_ms
                     # A batch also waits for earlier batches of its partition.
                     left_ms = max(left_ms, late.get(batch.topic_partition, left_ms))
                     late[batch.topic_partition] = left_ms
                 if left_ms <= 0:
                     why, advice = self._causes.why_not_sent(batch, now_ms)
-                    if paused_ms >= _MS_PER_S:
-                        why += f". A quota or limit held it for {paused_ms // _MS_PER_S} s more"
+                    if postponed_ms >= _MS_PER_S:
+                        held_s = postponed_ms // _MS_PER_S
+                        why += f". A quota or limit held it for {held_s} s more"
                     self.fail(expiry_error(batch, timeout_ms, now_ms, why, advice))
                     return None
                 soonest_ms = left_ms if soonest_ms is None else min(soonest_ms, left_ms)

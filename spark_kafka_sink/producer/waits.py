@@ -5,11 +5,11 @@ the batch's last error, its leader, the leader's connection, pauses, and the pro
 of expired batches use the same causes.
 
 :class:`WaitLog` looks at the oldest batch of each partition, at most once per second, and only if a
-batch is older than ``LOGGED_AFTER_MS``. Partitions with the same cause share one WARNING, which is
-repeated each minute, and one INFO at the end. A batch that waits only behind other batches, which a
-broker takes one after the other, has no cause: a slow but healthy broker is no outage. The limit
-``max.bytes.per.second.per.task`` is the cause only where there is no other, and the time for which
-it holds a batch counts for no other.
+batch is older than ``WAIT_LOGGED_AFTER_MS``. Partitions with the same cause share one WARNING,
+which is repeated each minute, and one INFO at the end. A batch that waits only behind other
+batches, which a broker takes one after the other, has no cause: a slow but healthy broker is no
+outage. The limit ``max.bytes.per.second.per.task`` is the cause only where there is no other, and
+the time for which it holds a batch counts for no other.
 
 A task of an exactly-once write also waits after its last row, for the check that it is in time. The
 broker of this check may be in the pause that it asked for with the last acknowledgement.
@@ -20,14 +20,16 @@ The Java producer logs each retry, and is silent about leaders and answers that 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import coded, sentence, warn
 from spark_kafka_sink.base.model import Node, TopicPartition, dataclass
-from spark_kafka_sink.base.text import printable
+from spark_kafka_sink.base.text import printable, some_of
 from spark_kafka_sink.network.client import MOST_POSTPONED_MS
+from spark_kafka_sink.network.coordinators import WAIT_LOGGED_AFTER_MS, WAIT_REPEATED_AFTER_MS
+from spark_kafka_sink.network.node_connection import NO_ANSWER
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import ClusterAccess
 from spark_kafka_sink.producer.metrics import LongestWait
@@ -36,17 +38,12 @@ from spark_kafka_sink.producer.quotas import MAX_BYTES, ThrottleTracker
 from spark_kafka_sink.producer.rejections import advice_about
 from spark_kafka_sink.producer.transaction_manager import ProducerIdentity
 
-LOGGED_AFTER_MS = 5_000
-"""Age of a partition's oldest batch at which the log says what it waits for."""
-REPEATED_AFTER_MS = 60_000
 _LOOK_EVERY_MS = 1_000
-_MOST_NAMED = 3
 _POSTPONED_H = MOST_POSTPONED_MS // 3_600_000
 _NO_LEADER = "no leader"
 _START_A_REPLICA = "no broker with an in-sync replica is up: start one"
 _OWN_LIMIT = "the limit that you have set holds them, and no broker is slow"
 _LOOK_AT_ADDRESS = "look at this broker, its advertised.listeners, DNS and firewalls"
-_NO_ANSWER = "no answer yet"
 _CHECK = "the check of"
 _TIMEOUT = "kafka.delivery.timeout.ms"
 _CODE = "DELIVERY-011"
@@ -99,7 +96,7 @@ class WaitCauses:
         return outage or self._own_limit(batch, limited_ms, now_ms)
 
     def _outage(self, batch: ProducerBatch, since_ms: int, now_ms: int) -> Cause | None:
-        if now_ms - since_ms < LOGGED_AFTER_MS:
+        if now_ms - since_ms < WAIT_LOGGED_AFTER_MS:
             return None
         error = _last_error(batch, since_ms)
         if not batch.is_queued:
@@ -127,15 +124,17 @@ class WaitCauses:
         missing = identity.state.missing(batch.topic_partition)
         if missing is not None:
             why = self._paused_words(identity.coordinator, now_ms)
-            why = identity.last_failure or why or _NO_ANSWER
+            why = identity.last_failure or why or NO_ANSWER
             return Cause(missing, since_ms, meaning=why)
         return None
 
+    def _pause_left_ms(self, node: Node | None, now_ms: int) -> int:
+        """Return for how long the last known pause of ``node`` goes on; negative after its end."""
+        return 0 if node is None else self._client.pauses.end_ms(node.node_id) - now_ms
+
     def _paused_words(self, coordinator: Node | None, now_ms: int) -> str:
         """Return that ``coordinator`` takes no request now because of a quota; empty if it does."""
-        if coordinator is None:
-            return ""
-        left_ms = self._client.pauses.end_ms(coordinator.node_id) - now_ms
+        left_ms = self._pause_left_ms(coordinator, now_ms)
         if left_ms <= 0:
             return ""
         return f"its coordinator, {coordinator}, has asked for a pause, of which {_left(left_ms)}"
@@ -146,9 +145,9 @@ class WaitCauses:
         """Return the pause of ``node``, if the batch has waited for pauses for half of its time."""
         if node is None:
             return None
-        left_ms = self._client.pauses.end_ms(node.node_id) - now_ms
+        left_ms = self._pause_left_ms(node, now_ms)
         paused_ms = self._quota_waits.paused_ms(batch, now_ms)
-        if left_ms <= -LOGGED_AFTER_MS or 2 * paused_ms < now_ms - since_ms:
+        if left_ms <= -WAIT_LOGGED_AFTER_MS or 2 * paused_ms < now_ms - since_ms:
             return None
         return _pause_of(node, since_ms, left_ms)
 
@@ -157,7 +156,7 @@ class WaitCauses:
     ) -> Cause | None:
         """Return that ``node`` owes an answer; None if its answers come."""
         asked_ms = None if node is None else self._client.unanswered_since_ms(node)
-        if asked_ms is None or now_ms - asked_ms < LOGGED_AFTER_MS:
+        if asked_ms is None or now_ms - asked_ms < WAIT_LOGGED_AFTER_MS:
             return None
         return Cause(
             "no answer from", since_ms if batch.attempts else max(asked_ms, since_ms), node
@@ -166,7 +165,7 @@ class WaitCauses:
     def _own_limit(self, batch: ProducerBatch, limited_ms: int, now_ms: int) -> Cause | None:
         """Return the limit, if it has held the batch for half of its time."""
         age_ms = now_ms - batch.created_at_ms
-        if age_ms < LOGGED_AFTER_MS or 2 * limited_ms < age_ms:
+        if age_ms < WAIT_LOGGED_AFTER_MS or 2 * limited_ms < age_ms:
             return None
         limit = f"{MAX_BYTES} = {self._limit}"
         return Cause(limit, batch.created_at_ms, meaning=_OWN_LIMIT, is_late=False)
@@ -176,14 +175,12 @@ class WaitCauses:
         check = self._identity().pending_check
         if check is None:
             return None
-        node = check.coordinator
-        if node is not None:
-            left_ms = self._client.pauses.end_ms(node.node_id) - now_ms
-            if left_ms > 0:
-                cause = _pause_of(node, since_ms, left_ms)
-                return cause._replace(what=f"{_CHECK} {check.transactional_id}: {cause.what}")
-        failure = check.last_failure
+        node, failure = check.coordinator, check.last_failure
         what = f"{_CHECK} {check.transactional_id}"
+        left_ms = self._pause_left_ms(node, now_ms)
+        if node is not None and left_ms > 0:
+            cause = _pause_of(node, since_ms, left_ms)
+            return cause._replace(what=f"{what}: {cause.what}")
         if failure is None and node is not None:
             return Cause(f"{what}: no answer from", since_ms, node)
         return Cause(what, since_ms, meaning=failure or "its coordinator is not known yet")
@@ -245,7 +242,7 @@ class _Wait:
         if not ids:
             return self.cause.what
         word = "broker" if len(ids) == 1 else "brokers"
-        return f"{self.cause.what} {word} {_some(map(str, ids))}"
+        return f"{self.cause.what} {word} {some_of(map(str, ids))}"
 
 
 def _waiting(partitions: Collection[TopicPartition], waited: str) -> str:
@@ -265,14 +262,7 @@ def _where(partitions: Collection[TopicPartition]) -> str:
     topics = {topic_partition.topic for topic_partition in partitions}
     number = "1 partition" if len(partitions) == 1 else f"{len(partitions)} partitions"
     word = "topic" if len(topics) == 1 else "topics"
-    return f"{number} of {word} {_some(sorted(topics))}"
-
-
-def _some(names: Iterable[str]) -> str:
-    """Return the first names, and how many more there are."""
-    every = list(names)
-    more = len(every) - _MOST_NAMED
-    return ", ".join(every[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"{number} of {word} {some_of(sorted(topics))}"
 
 
 class WaitLog:
@@ -319,9 +309,9 @@ class WaitLog:
         """Record the causes of all waits. The caller holds the monitor."""
         old: set[TopicPartition] = set()
         found: dict[str, _Wait] = {}
-        next_look_ms = now_ms + LOGGED_AFTER_MS
+        next_look_ms = now_ms + WAIT_LOGGED_AFTER_MS
         for batch in self._accumulator.incomplete():
-            late_at_ms = batch.created_at_ms + LOGGED_AFTER_MS
+            late_at_ms = batch.created_at_ms + WAIT_LOGGED_AFTER_MS
             if now_ms < late_at_ms:
                 next_look_ms = late_at_ms
                 break  # later batches are younger
@@ -333,7 +323,7 @@ class WaitLog:
                 wait = found.setdefault(cause.what, _Wait(cause, cause.since_ms, now_ms))
                 wait.add(batch.topic_partition, cause)
         if self.check_since_ms is not None:
-            late_at_ms = self.check_since_ms + LOGGED_AFTER_MS
+            late_at_ms = self.check_since_ms + WAIT_LOGGED_AFTER_MS
             next_look_ms = min(next_look_ms, max(late_at_ms, now_ms + _LOOK_EVERY_MS))
             cause = self._causes.cause_of_check(self.check_since_ms, now_ms)
             if cause is not None and now_ms >= late_at_ms:
@@ -356,7 +346,7 @@ class WaitLog:
         is_idle = self._is_idle
         waiting = {partition for wait in found.values() for partition in wait.partitions}
         for what, wait in list(self._waits.items()):
-            if what in found or not (is_idle or now_ms - wait.seen_ms >= LOGGED_AFTER_MS):
+            if what in found or not (is_idle or now_ms - wait.seen_ms >= WAIT_LOGGED_AFTER_MS):
                 continue
             del self._waits[what]
             served = wait.partitions - waiting
@@ -373,7 +363,7 @@ class WaitLog:
             logged_ms = self._logged_ms.get(what)
             if wait.seen_ms != now_ms:
                 continue
-            if logged_ms is not None and now_ms - logged_ms < REPEATED_AFTER_MS:
+            if logged_ms is not None and now_ms - logged_ms < WAIT_REPEATED_AFTER_MS:
                 continue
             self._logged_ms[what] = now_ms
             limit = f"{_TIMEOUT} = {self._delivery_timeout_ms}"

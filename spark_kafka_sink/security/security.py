@@ -92,8 +92,8 @@ class Security:
     def prepare_if_possible(self, timeout_ms: int, hosts: Sequence[str]) -> None:
         """Prepare like ``prepare``, for a caller that waits for brokers with a deadline of its own.
 
-        A token or ticket that is unavailable is no error yet: each connection requests it again,
-        and its error gives the reason. Raises ConfigError and AuthenticationError.
+        Credentials that are unavailable are no error yet: each connection asks for them again, and
+        its error gives the reason. Raises ConfigError and AuthenticationError.
         """
         with suppress(CredentialsUnavailableError):
             self.prepare(timeout_ms, hosts)

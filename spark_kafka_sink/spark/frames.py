@@ -111,7 +111,7 @@ class WriteIdentity(NamedTuple):
 
     number: of the micro-batch, or write.version; topic: option topic
     query_id: of the micro-batch's query, None if Spark does not report it
-    call: of a function for foreachBatch, which Spark may repeat; None for a job
+    call: of a function for foreachBatch, which Spark may repeat; None for a job in the main thread
     """
 
     place: Place
@@ -150,7 +150,7 @@ class WriteRegistry:
         self._numbers: dict[tuple[Place, str | None], dict[int, WriteIdentity]] = {}
 
     def begin(self, identity: WriteIdentity) -> None:
-        """Mark a write as running, before it waits for others of its prefix.
+        """Mark a write as running, before it waits for others of its place.
 
         Raises ConfigError for a write with the identity of another running write. A write without
         a name is compared with the finished write too.
@@ -179,9 +179,11 @@ class WriteRegistry:
         """Mark a write as finished."""
         with self._lock:
             self._finished[identity.scope] = identity
-            numbers = self._numbers.get(identity.scope, {})
-            kept = {n: w for n, w in numbers.items() if not identity.may_be_repetition(w)}
-            self._numbers[identity.scope] = {**kept, identity.number: identity}
+            numbers = self._numbers.setdefault(identity.scope, {})
+            if identity.call is not None:  # nothing of a job goes
+                for number in [n for n, w in numbers.items() if identity.may_be_repetition(w)]:
+                    del numbers[number]
+            numbers[identity.number] = identity
 
     def forget(self, identity: WriteIdentity) -> None:
         """Remove a write from the running ones, so that a failed write may be retried."""
@@ -215,7 +217,11 @@ def _check_named(identity: WriteIdentity, write_id: str, earlier: WriteIdentity)
     if identity.number > earlier.number:
         return
     if identity.number == earlier.number and not identity.may_be_repetition(earlier):
-        raise _written_twice(identity)
+        raise ConfigError(
+            f"{write} is written a second time under transactional.id.prefix '{identity.prefix}', "
+            f"and its rows would be dropped: {_OWN_VERSION_ADVICE}",
+            code=_TWO_WRITES,
+        )
     if identity.topic != earlier.topic:
         raise ConfigError(
             f"{write} is for {_topic(identity)}, and would be dropped under "
@@ -224,16 +230,6 @@ def _check_named(identity: WriteIdentity, write_id: str, earlier: WriteIdentity)
             "transactional.id.prefix of its own",
             code="TXN-030",
         )
-
-
-def _written_twice(identity: WriteIdentity) -> ConfigError:
-    assert identity.write_id is not None
-    write = Write(identity.write_id, identity.number)
-    return ConfigError(
-        f"{write} is written a second time under transactional.id.prefix '{identity.prefix}', and "
-        f"its rows would be dropped: {_OWN_VERSION_ADVICE}",
-        code=_TWO_WRITES,
-    )
 
 
 def _topic(identity: WriteIdentity) -> str:
@@ -462,7 +458,7 @@ class _Write:
         )
 
     def _call(self) -> FunctionCall | None:
-        """Return the call of a function for foreachBatch that this write is part of, if any."""
+        """Return the call of a function for foreachBatch that this write is, or may be, part of."""
         execution_id = _local_property(self._df, _EXECUTION_ID_PROPERTY)
         is_in_thread = current_thread() is not main_thread()
         if self._batch_id is None and execution_id is None and not is_in_thread:
@@ -520,7 +516,7 @@ class _Write:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Wait until no other write of this program runs under the prefix."""
+        """Wait until no other write of this program runs in the same place."""
         if self._options.exactly_once is None:
             yield
             return

@@ -7,8 +7,8 @@ the next start, or for ``kafka.transaction.timeout.ms``.
 
 So each of Spark's processes that plan has a guard: a process in a session of its own, which
 outlives both. It gets each plan by its standard input. When the query's thread, or the JVM of a
-job, has ended, the guard ends what is open, as Spark's abort does. The commit protocol changes
-nothing that is decided or belongs to a later plan.
+job, has ended, the guard aborts what is open, as Spark's abort does, and commits what is decided.
+It leaves a later plan alone, and another driver's.
 
 The JVM shows its threads under /proc, so a guard needs Linux. All query threads of a JVM have the
 same name there. If several queries start at the same time, a guard cannot distinguish their
@@ -267,7 +267,7 @@ class Guard:
         return bool(self._plans)
 
     def add(self, planned: Planned) -> None:
-        """Replace the earlier plan of the prefix."""
+        """Replace the earlier plan of the same cluster and prefix."""
         self._plans[planned.key] = planned
 
     def look(self) -> None:
@@ -335,22 +335,22 @@ def _read(connection: socket.socket, plans: SimpleQueue[Planned | None]) -> None
         plans.put(None)
 
 
-def watch(connection: socket.socket, guard: Guard) -> None:
+def watch(connection: socket.socket, watching: Guard) -> None:
     """Guard the plans that come by ``connection``, and return when none needs it any more."""
     plans: SimpleQueue[Planned | None] = SimpleQueue()
     # A thread, because a clean-up may take long, and the sender drops plans that are not read.
     Thread(target=_read, args=(connection, plans), daemon=True).start()
     has_sender = True
-    while has_sender or guard.is_needed():
+    while has_sender or watching.is_needed():
         with suppress(Empty):
             planned = plans.get(timeout=_LOOK_S)
             if planned is None:
                 has_sender = False
             else:
-                guard.add(planned)
-        guard.look()
+                watching.add(planned)
+        watching.look()
         if not has_sender:
-            guard.forget_committed(is_unused)
+            watching.forget_committed(is_unused)
 
 
 def main() -> None:

@@ -34,6 +34,7 @@ from spark_kafka_sink.base.errors import (
     sentence,
 )
 from spark_kafka_sink.base.model import NO_NODE_ID, ColumnPositions, Node
+from spark_kafka_sink.base.text import some_of
 from spark_kafka_sink.config.formats import AVRO, JSON, PROTOBUF, PartOptions
 from spark_kafka_sink.config.producer_config import ACKS_ALL, ProducerConfig
 from spark_kafka_sink.config.registry import TOPIC_NAME, SchemaOptions
@@ -602,9 +603,7 @@ def _settings(
 
 
 def _named(partitions: list[int]) -> str:
-    shown = ", ".join(map(str, partitions[:_MAX_NAMED]))
-    more = len(partitions) - _MAX_NAMED
-    return f"partitions {shown}" + (f" and {more} more" if more > 0 else "")
+    return f"partitions {some_of(map(str, partitions), _MAX_NAMED)}"
 
 
 # --- test record, formats ------------------------------------------------------------------------

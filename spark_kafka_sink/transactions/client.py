@@ -345,7 +345,7 @@ class TransactionClient:
         held: the driver's identity; its transaction is aborted if it is open
         timeout_ms: transaction.timeout.ms of the transactions under the id
 
-        Raises FencedError, without any change, if the id was taken since.
+        Raises FencedError if the id was taken since.
         """
         # InitProducerId aborts an open transaction before it compares epochs. EndTxn compares
         # first, and with transaction.version 2 it takes the next epoch, open or not. Below that,

@@ -289,7 +289,7 @@ class CleanUp(NamedTuple):
 
 
 class CommitProtocol:
-    """The protocol for one prefix. Every method ends within ``patience_ms``.
+    """The protocol for one prefix. Every method but ``clean_up_after`` ends within ``patience_ms``.
 
     Errors: those of :mod:`spark_kafka_sink.transactions.model`, and of the client.
     """
@@ -312,7 +312,6 @@ class CommitProtocol:
         self._decision_finisher = DecisionFinisher(client, self.log, config, clock)
         # The plan's token of the last commit -> the token after the commit's own records.
         self._token_after_commit: dict[DriverToken, DriverToken] = {}
-        self._last_abort: DriverToken | None = None
 
     def close(self) -> None:
         """Close every connection."""
@@ -346,10 +345,10 @@ class CommitProtocol:
         deadline_ms = self._deadline()
         may_be_micro_batch = job_id is None or write is not None
 
-        def check(before: Decision | None, may_begin_later: bool) -> Decision:
+        def check(before: Decision | None, accepts_later: bool) -> Decision:
             """Return the record as it will be written, which must pass every check, too."""
             claimed = ownership.claim(before, driver, job_id is None, self._config)
-            if may_begin_later and may_be_micro_batch:
+            if accepts_later and may_be_micro_batch:
                 claimed = claimed.accepting_later(write)
             claimed = ownership.claim(claimed, driver, job_id is None, self._config)
             if claimed.phase is not Phase.DECIDED:
@@ -360,13 +359,13 @@ class CommitProtocol:
             return claimed
 
         taken_from = None
-        may_begin_later = self._check_before_fencing(driver, check, deadline_ms)
+        accepts_later = self._check_before_fencing(driver, check, deadline_ms)
         while True:
             token = self._fence_previous_driver(deadline_ms)
             reached("plan.fenced")
             # No other process can write any more, so the record in the log does not change.
             before = self.log.read_current(deadline_ms)
-            decision = check(before, may_begin_later)
+            decision = check(before, accepts_later)
             taken_from = taken_from or _taken_from(before, driver)
             if decision == before and decision.phase is not Phase.DECIDED:
                 break
@@ -425,8 +424,8 @@ class CommitProtocol:
         is_missing = mark is None and state is not None
         if is_missing and not accepts:
             raise fencing.missing_record(self._config.prefix, self._config.log_topic)
-        may_begin_later = accepts or (mark is not None and mark.is_released)
-        check(None, may_begin_later)
+        accepts_later = accepts or (mark is not None and mark.is_released)
+        check(None, accepts_later)
         if is_missing:
             warn(
                 logger,
@@ -440,7 +439,7 @@ class CommitProtocol:
         if mark is None:
             # The next step registers the prefix at the brokers; the log has it after the claim.
             self.log.write_mark(PrefixMark(is_released=False), deadline_ms)
-        return may_begin_later
+        return accepts_later
 
     def _read_when_complete(
         self, deadline_ms: int
@@ -644,59 +643,62 @@ class CommitProtocol:
 
         planned: token of the failed plan, if it is known
 
-        Raises FencedError without a change if the same driver has planned again since: what is open
-        belongs to the later plan. Spark calls this after a failed ``commit`` too, which may have
+        Raises FencedError if the same driver has planned again since: what is open belongs to the
+        later plan, and stays. Spark calls this after a failed ``commit`` too, which may have
         decided.
         """
-        patience_ms = min(self._patience_ms, _ABORT_PATIENCE_MS)
-        deadline_ms = self._client.admin.deadline_in(patience_ms)
+        return self._abort(driver, planned)[0]
+
+    def _abort(
+        self, driver: Driver, planned: DriverToken | None
+    ) -> tuple[Decision | None, DriverToken | None]:
+        """Abort, and also return the token with which open transactions were aborted, if any."""
+        deadline_ms = self._abort_deadline()
         _, decision = self._read_when_complete(deadline_ms)
         if decision is None or decision.owner.driver_id != driver.driver_id:
-            return decision
+            return decision, None
         reached("abort.begin")
         # This settles a decision in progress: it is in the log now, or never will be.
         try:
             token = self._fence_failed_plan(planned, deadline_ms)
-            has_later_plan = None
+            later_plan = None
         except FencedError as error:
-            has_later_plan = error
+            later_plan = error
         _, decision = self._read_when_complete(deadline_ms)
         reached("abort.settled")
         is_ours = decision is not None and decision.owner.driver_id == driver.driver_id
         if decision is None or not is_ours or decision.phase is Phase.DECIDED:
-            return decision
-        if has_later_plan is not None:
+            return decision, None
+        if later_plan is not None:
             raise FencedError(
                 "a later write of this process has taken over transactional.id.prefix "
                 f"'{self._config.prefix}': one write at a time, or a prefix for each"
-            ) from has_later_plan
+            ) from later_plan
         self.abort_open_transactions(token, deadline_ms)
-        self._last_abort = token
         reached("abort.swept")
-        return decision
+        return decision, token
 
     def clean_up_after(self, driver: Driver, planned: DriverToken) -> CleanUp:
         """End what ``driver`` has left open and will not commit.
 
-        Uses up the token, also if nothing is open: a task that is late finds that out.
+        Uses up the token, also if nothing is open: a task that is late finds that out. The look and
+        the abort have a limit each.
         Transactions that are decided are committed: the record stays DECIDED for the next plan.
         Raises FencedError if the plan was committed, or if the driver has planned again.
         """
-        deadline_ms = self._client.admin.deadline_in(min(self._patience_ms, _ABORT_PATIENCE_MS))
+        deadline_ms = self._abort_deadline()
         left = self._client.open_task_transactions(self._config.prefix, deadline_ms)
-        decision = self.abort(driver, planned)
+        decision, token = self._abort(driver, planned)
         if decision is None or decision.owner.driver_id != driver.driver_id:
             return CleanUp((), None)
         ended = tuple(sorted(t.transactional_id for t in left))
         if decision.phase is Phase.DECIDED:
             self._client.commit_all(decision.transactions, deadline_ms)
-            return CleanUp(ended, None)
-        return CleanUp(ended, self._last_abort)
+        return CleanUp(ended, token)
 
     def clean_up_late(self, token: DriverToken) -> tuple[str, ...]:
         """End what tasks have begun since a clean-up. Raises FencedError after a later plan."""
-        deadline_ms = self._client.admin.deadline_in(min(self._patience_ms, _ABORT_PATIENCE_MS))
-        return self.abort_open_transactions(token, deadline_ms)
+        return self.abort_open_transactions(token, self._abort_deadline())
 
     def is_unused(self, planned: DriverToken) -> bool:
         """Return True if nothing was decided with the token of a plan, and no later plan exists."""
@@ -771,3 +773,6 @@ class CommitProtocol:
 
     def _deadline(self) -> int:
         return self._client.admin.deadline_in(self._patience_ms)
+
+    def _abort_deadline(self) -> int:
+        return self._client.admin.deadline_in(min(self._patience_ms, _ABORT_PATIENCE_MS))

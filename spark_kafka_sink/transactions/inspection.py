@@ -465,10 +465,12 @@ class _LatestRecords:
         if batch.marker is not None:
             self._end(self._open.pop(batch.producer_id, {}), batch.marker.is_commit)
         elif batch.is_transactional:
-            kept = batch._replace(compressed=bytes(batch.compressed))
+            kept = None
             for own_key, value in batch.keyed_records(key, most_bytes=0):
                 written = self._open.setdefault(batch.producer_id, {})
                 self._bytes += 0 if own_key in written else _weight(own_key)
+                if value and kept is None:
+                    kept = batch._replace(compressed=bytes(batch.compressed))
                 written[own_key] = kept if value else None
                 self._check()
 

@@ -331,25 +331,24 @@ class Decision:
         found = None if write is None else self.versions_of(write.write_id)
         return found is not None and write is not None and found.has(write.version)
 
-    def knows(self, write_id: str) -> bool:
-        """Return True if the record is of a write of this name, or has versions of it."""
-        is_latest = self.write is not None and self.write.write_id == write_id
-        return is_latest or self.versions_of(write_id) is not None
-
     def knows_micro_batch(self, write: Write | None) -> bool:
         """Return True if the record has an earlier micro-batch.
 
         write: of a micro-batch that is a job, with a name
         """
-        return self.unit.batch_id is not None if write is None else self.knows(write.write_id)
+        if write is None:
+            return self.unit.batch_id is not None
+        is_latest = self.write is not None and self.write.write_id == write.write_id
+        return is_latest or self.versions_of(write.write_id) is not None
 
     def query_of(self, write_id: str) -> str | None:
         """Return the query whose micro-batches have this name; None if it is not known."""
         found = self.versions_of(write_id)
         if found is not None and found.query_id is not None:
             return found.query_id
-        is_latest = self.write is not None and self.write.write_id == write_id
-        return self.write.query_id if self.write is not None and is_latest else None
+        if self.write is None or self.write.write_id != write_id:
+            return None
+        return self.write.query_id
 
     def is_of(self, unit: Unit, write: Write | None) -> bool:
         """Return True if this is the record of ``unit``, or of an earlier run of the same write."""

@@ -196,7 +196,7 @@ def _prefix_in_use(
     """Describe what a query or job that is refused can do.
 
     is_other: it is another query for certain
-    is_sibling: its checkpoint is beside the owner's
+    is_sibling: as ``_is_sibling`` says
     """
     text = (
         f"transactional.id.prefix '{prefix}' belongs to {by}. Give this query or job a prefix of "

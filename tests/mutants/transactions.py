@@ -152,8 +152,8 @@ _CLAIMS = (
 _COMMIT_PROTOCOL = (
     Mutant(
         "transactions/commit_protocol.py",
-        "decision = check(before, may_begin_later)",
-        "decision = check(None, may_begin_later) if before is None else before.claimed_by(driver, job_id is None)",
+        "decision = check(before, accepts_later)",
+        "decision = check(None, accepts_later) if before is None else before.claimed_by(driver, job_id is None)",
         _PROTOCOL,
     ),
     Mutant(

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from spark_kafka_sink.base import text
 from spark_kafka_sink.base.errors import RemoteProtocolError
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
-from spark_kafka_sink.protocol import api, schema, types
+from spark_kafka_sink.protocol import api, schema
 from spark_kafka_sink.protocol.api import decode_response
 from spark_kafka_sink.protocol.messages.client import ApiVersionsRequest
 from spark_kafka_sink.protocol.messages.topics import (
@@ -283,7 +283,7 @@ def many(count, of, version):
     number = bytearray()
     if version >= 9:
         begins = differs
-        types.write_unsigned_varint(count + 1, number)
+        write_unsigned_varint(count + 1, number)
     else:
         begins = differs - 3
         number += struct.pack(">i", count)

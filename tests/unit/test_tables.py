@@ -35,21 +35,29 @@ def test_rows_that_all_fail_are_counted():
         none()
 
 
-SEEN = []
+def test_tables_of_tables():
+    seen = []
+
+    @each_row(("a", "b"), [(1, 2), (3, 4)], ids=str)
+    @each_row("c", [5, 6])
+    def table(outer, a, b, c):
+        seen.append((outer, a, b, c))
+
+    table("x")
+    assert seen == [("x", 1, 2, 5), ("x", 1, 2, 6), ("x", 3, 4, 5), ("x", 3, 4, 6)]
 
 
 @pytest.mark.parametrize("outer", ["x"])
-@each_row(("a", "b"), [(1, 2), (3, 4)], ids=str)
-@each_row("c", [5, 6])
-def test_tables_of_tables_and_fixtures(outer, a, b, c, tmp_path):
+@each_row("a", [1, 2])
+def test_a_table_with_fixtures(outer, a, tmp_path):
+    assert outer == "x"
     assert tmp_path.is_dir()
-    SEEN.append((outer, a, b, c))
-    if len(SEEN) == 4:
-        assert SEEN == [("x", 1, 2, 5), ("x", 1, 2, 6), ("x", 3, 4, 5), ("x", 3, 4, 6)]
 
 
 @pytest.mark.parametrize(
-    ("names", "rows"), [("a", []), ("a, b", [(1, 2), (3,)]), ("other", [1])], ids=repr
+    ("names", "rows"),
+    [("a", []), ("a, b", [(1, 2), (3,)]), ("other", [1]), ("a", [pytest.param(1)])],
+    ids=repr,
 )
 def test_a_table_that_does_not_fit_is_refused(names, rows):
     with pytest.raises(AssertionError):
