@@ -263,7 +263,7 @@ class ReadBatch(NamedTuple):
 
         Raises RemoteProtocolError for wrong lengths or an unknown codec.
         """
-        if self.is_control:
+        if self.is_control or not (self.header.records_count or self.compressed):
             return
         if self.header.records_count == 1:
             found = self._only_record(key, most_bytes)

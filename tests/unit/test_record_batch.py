@@ -551,7 +551,9 @@ def test_a_codec_that_is_not_known():
 
 def test_an_emptied_batch_may_keep_its_codec():
     for codec_id in CODEC_IDS.values():
-        assert list(read_one(batch_of(b"", 0, codec_id)).records()) == []
+        batch = read_one(batch_of(b"", 0, codec_id))
+        assert list(batch.records()) == []
+        assert list(batch.keyed_records(None, 1)) == []
 
 
 # Records that are larger than a reader accepts
