@@ -177,6 +177,8 @@ def stopped(process, stop, kafka, folder):
     else:
         process.signal(signal.SIGINT if stop.how == CTRL_C else signal.SIGTERM)
         process.wait()
+        if name is not None:  # the JVM waits for a process that is held
+            process.traps.release(name)
     return _after(process, stop, kafka, logged)
 
 
