@@ -188,10 +188,14 @@ WAIT_REPEATED_AFTER_MS = 60_000
 _BUSY = error_named("CONCURRENT_TRANSACTIONS")
 
 
+ENDING = frozenset({"PrepareCommit", "PrepareAbort"})
+"""States of a transaction whose end is decided and whose markers are not all written."""
+
+
 def unwritten_markers(state: TransactionState) -> str:
     """Return where the markers of a transaction that is being ended are missing, and what to do."""
     partitions = [f"{topic.topic}-{p}" for topic in state.topics for p in topic.partitions]
-    if not partitions:
+    if state.transaction_state not in ENDING or not partitions:
         return transaction_advice_for(_BUSY)
     topics = some_of(sorted({topic.topic for topic in state.topics}))
     return (
@@ -276,15 +280,17 @@ class Coordinators:
             waiting = again
             if waiting:
                 name, node = waiting[-1].ids[0], coordinators[waiting[-1].ids[0]]
+                problem = ""
                 if wait.is_due:
-                    wait.log(name, self._problem(name, node, last_error))
+                    problem = self._problem(name, node, last_error)
+                    wait.log(name, problem)
                 if not self._admin.pause(attempts, deadline_ms):
                     lack = "held by their coordinator"
                     if last_error is _NETWORK_EXCEPTION:
                         lack = "without an answer of their coordinator"
                     raise TransactionError(
                         f"{len(waiting)} transactional id(s) {lack}, e.g. {name}. Last: "
-                        f"{self._problem(name, node, last_error)}",
+                        f"{problem or self._problem(name, node, last_error)}",
                         code="TXN-004",
                     )
             attempts += 1

@@ -27,6 +27,7 @@ from spark_kafka_sink.base.model import NO_PRODUCER, Node, ProducerIdAndEpoch, T
 from spark_kafka_sink.network.admin import AdminClient, brokers_of
 from spark_kafka_sink.network.blocking import Call
 from spark_kafka_sink.network.coordinators import (
+    ENDING,
     CoordinatorRequest,
     Coordinators,
     CoordinatorWait,
@@ -289,7 +290,6 @@ _NOTHING_TO_ABORT = {"NONE", "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"}
 _NOT_FOUND = "TRANSACTIONAL_ID_NOT_FOUND"
 _CONCLUSIVE = {"NONE", "NOT_COORDINATOR", _NOT_FOUND}
 _PATTERN_VERSION = 2
-_ENDING = {"PrepareCommit", "PrepareAbort"}
 
 
 class InitializedProducer(NamedTuple):
@@ -600,7 +600,7 @@ class TransactionClient:
         wait = CoordinatorWait(self.admin)
         while True:
             state = self.describe([transactional_id], deadline_ms)[transactional_id]
-            if state is None or state.transaction_state not in _ENDING:
+            if state is None or state.transaction_state not in ENDING:
                 return state
             if wait.is_due:
                 wait.log(transactional_id, unwritten_markers(state))

@@ -603,6 +603,8 @@ class CommitProtocol:
             token = self._fence_previous_driver(deadline_ms)
             decision = self.log.read_current(deadline_ms)
             if decision is not None and decision.owner.driver_id == driver.driver_id:
+                if write is None:
+                    self._warn_if_it_begins_later(decision, unit, None)
                 self._record_empty_unit(replace(decision, write=write), unit, token, deadline_ms)
         elif is_same_batch and decision.phase is Phase.DONE and decision.records:
             check_replay(decision, [], self._config)

@@ -241,6 +241,16 @@ def test_a_query_that_has_written_at_least_once_begins_later(lives, caplog):
     assert "micro-batch 7 of query q-1 goes on without a record" in caplog.text
 
 
+def test_a_query_that_begins_later_without_a_row_says_so(lives, caplog):
+    lives.protocol = accepting(lives)
+    lives.protocol.plan(driver(1), None)
+    lives.protocol.commit_without_tasks(Unit(None, 7, None), driver(1))
+    assert caplog.text.count("TXN-046") == 1
+    lives.protocol = lives.protocol_of("p")
+    lives.batch(8, driver(1))
+    assert lives.visible() == [b"8-0", b"8-1"]
+
+
 # --- its leader changes, or somebody has deleted records of it ----------------------------------
 
 LOG = TopicPartition(LOG_TOPIC, 0)

@@ -647,8 +647,9 @@ CONCURRENT_TRANSACTIONS = 51
 class Stuck(World):
     """Whoever coordinates has the commit; the leaders of ``rows`` do not take its markers."""
 
-    def __init__(self):
+    def __init__(self, state="PrepareCommit"):
         super().__init__(CONCURRENT_TRANSACTIONS, None)
+        self.state = state
 
     def answer(self, asked):
         if isinstance(asked.request, EndTxnRequest):
@@ -656,7 +657,7 @@ class Stuck(World):
         return super().answer(asked)
 
     def _described(self, node_id):
-        described = state_of("PrepareCommit", EPOCH)
+        described = state_of(self.state, EPOCH)
         described.topics = [TopicData("rows", [1, 2])]
         return [described]
 
@@ -676,6 +677,12 @@ def test_the_topics_whose_markers_are_missing_are_told_after_5_s_and_at_the_end(
     assert re.fullmatch(rf"{waited} \[PKS-TXN-047\]", line), line
     failed = rf"1 transactional id\(s\) held by their coordinator, e\.g\. {ID}\. Last: {why}"
     assert re.search(rf"{failed} \[PKS-TXN-004\]", str(raised.value))
+
+
+def test_no_markers_are_missing_of_a_transaction_that_nobody_ends():
+    with pytest.raises(TransactionError) as raised:
+        Stuck("Ongoing").commit()
+    assert "markers" not in str(raised.value)
 
 
 def test_a_driver_that_waits_for_its_own_markers_says_so(caplog):
