@@ -268,7 +268,9 @@ class BlockingClient:
     def _unreachable(self, nodes: Sequence[Node]) -> BootstrapError:
         why, now_ms = self._client.why_not_ready, self._clock.now_ms()
         reasons = (f"{node.address} ({why(node, now_ms) or NO_ANSWER})" for node in nodes)
-        return BootstrapError(f"no broker reachable: {joined(reasons)}", code="CONNECT-001")
+        # Several brokers may advertise the same address.
+        text = f"no broker reachable: {joined(dict.fromkeys(reasons))}"
+        return BootstrapError(text, code="CONNECT-001")
 
     def _timed_out(self, call: Call) -> BrokerError:
         name = type(call.request).__name__.removesuffix("Request")

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -174,8 +174,7 @@ def check_cluster(options: SinkOptions, is_stream: bool, clock: Clock | None = N
         may_be_running = is_stream and not is_known_as_new(options.checkpoint)
         if not _is_transient(error) or (passed_at_ms is None and not may_be_running):
             raise
-        ensure_log_handler()
-        warn(logger, error.code, f"{error}; the tasks will wait for the brokers")
+        _log_wait(f"{error}; the tasks will wait for the brokers", error.code)
         return _with(options, _Found(_letters_with_limits.get(key), {}))
     _letters_with_limits[key] = found.letters
     _topics_at_ms[key] = found.topics, now_ms
@@ -246,9 +245,40 @@ def _check(options: SinkOptions, clock: Clock) -> _Found:
         return _Found(with_topic_limits(admin, letters, options.topic, deadline_ms), topics)
 
 
-def _brokers(admin: AdminClient, timeout_ms: int) -> MetadataResponse:
+# A healthy cluster answers sooner, so no healthy start logs a wait.
+_LOGGED_AFTER_MS = 2_000
+
+
+def _await_any(
+    admin: AdminClient, nodes: Sequence[Node], timeout_ms: int, what: str = "", code: str = ""
+) -> None:
+    """Wait for a node that is reachable. Raises BootstrapError without one.
+
+    what, code: for the log in front of the reason, and in place of its code
+    """
+    deadline_ms = admin.deadline_in(timeout_ms)
+    logged_ms = min(deadline_ms, admin.deadline_in(_LOGGED_AFTER_MS))
     try:
-        return admin.metadata([], False, admin.deadline_in(timeout_ms))
+        admin.await_any(nodes, logged_ms)
+    except BootstrapError as error:
+        left_ms = deadline_ms - admin.now_ms()
+        if left_ms <= 0 or admin.now_ms() < logged_ms:
+            raise
+        text = f"{what}{sentence(error)}: they are tried for {left_ms / 1000:.0f} s more"
+        _log_wait(text, code or error.code)
+        admin.await_any(nodes, deadline_ms)
+
+
+def _log_wait(text: str, code: str) -> None:
+    ensure_log_handler()
+    warn(logger, code, text)
+
+
+def _brokers(admin: AdminClient, timeout_ms: int) -> MetadataResponse:
+    deadline_ms = admin.deadline_in(timeout_ms)
+    try:
+        _await_any(admin, admin.bootstrap_nodes, timeout_ms)
+        return admin.metadata([], False, deadline_ms)
     except BootstrapError as error:
         raise unreachable(error) from None
 
@@ -265,14 +295,18 @@ def unreachable(error: BootstrapError, what: str = "") -> BootstrapError:
 def _check_advertised(admin: AdminClient, response: MetadataResponse, timeout_ms: int) -> None:
     """Raise BootstrapError if no broker is reachable at its advertised address."""
     nodes = [Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers]
+    code = "CONNECT-010"
+    what = (
+        "kafka.bootstrap.servers answers, but no broker can be reached at the address that it "
+        "advertises: "
+    )
     try:
-        admin.await_any(nodes, admin.deadline_in(timeout_ms))
+        _await_any(admin, nodes, timeout_ms, what, code)
     except BootstrapError as error:
         raise BootstrapError(
-            f"kafka.bootstrap.servers answers, but no broker can be reached at the address that "
-            f"it advertises: {sentence(error)}. Check advertised.listeners of the brokers, and "
-            "that these names and ports can be reached from here",
-            code="CONNECT-010",
+            f"{what}{sentence(error)}. Check advertised.listeners of the brokers, and that these "
+            "names and ports can be reached from here",
+            code=code,
         ) from error
 
 
@@ -289,7 +323,14 @@ def _check_named(
         create_missing(admin, [topic], creation, options.preflight_timeout_ms)
     if creation is not None or options.producer.allow_auto_create_topics:
         # Not every broker knows a new topic at once.
-        described = admin.metadata([topic], True, admin.deadline_in(timeout_ms))
+        deadline_ms = admin.deadline_in(timeout_ms)
+        logged_ms = min(deadline_ms, admin.deadline_in(_LOGGED_AFTER_MS))
+        described = admin.metadata([topic], True, logged_ms)
+        left_ms = deadline_ms - admin.now_ms()
+        if _is_missing(described) and left_ms > 0:
+            text = f"topic '{topic}' does not exist, and the brokers have not created it yet"
+            _log_wait(f"{text}: they are asked for {left_ms / 1000:.0f} s more", "TOPIC-001")
+            described = admin.metadata([topic], True, deadline_ms)
     if _is_missing(described):
         raise _missing_error(admin, options, topic)
     _check_topic(topic, described)

@@ -269,9 +269,10 @@ def test_a_stream_whose_checkpoint_is_elsewhere_goes_on(stopped, place):
     assert Planned("stream", options(stopped, place)).has_gone_on
 
 
-def test_a_new_stream_with_a_wrong_address_fails_at_once(stopped, checkpoint):
-    refused = Planned("stream", options(stopped, checkpoint))
+def test_a_new_stream_with_a_wrong_address_says_so_before_it_fails(stopped, checkpoint):
+    refused = Planned("stream", {**options(stopped, checkpoint), TIMEOUT: "6000"})
     assert refused.result.startswith("BootstrapError: no broker reachable")
+    assert "(Connection refused): they are tried for 4 s more [PKS-CONNECT-001]" in refused.log
 
 
 def test_a_batch_write_fails_at_once(stopped, running):
@@ -285,6 +286,7 @@ def test_a_topic_that_is_missing(strict_kafka, checkpoint):
     missing = "topic 'nowhere' does not exist, and the brokers did not create it when asked"
     refused = Planned.telling(missing, given)
     assert refused.result.startswith(f"TopicError: {missing}")
+    assert "topic 'nowhere' does not exist, and the brokers have not created it yet" in refused.log
     (checkpoint / "commits" / "0").write_text("v1")
     going_on = Planned.telling(missing, given)
     assert going_on.has_gone_on

@@ -143,7 +143,7 @@ _CLAIMS = (
     ),
     Mutant(
         "transactions/client.py",
-        "if state is None or state.transaction_state not in _ENDING:\n                return state",
+        "if state is None or state.transaction_state not in ENDING:\n                return state",
         "if True:\n                return state",
         _CUT_OFF,
     ),
@@ -183,8 +183,8 @@ _COMMIT_PROTOCOL = (
     Mutant(
         "transactions/commit_protocol.py",
         "if decision is not None and decision.owner.driver_id == driver.driver_id:\n"
-        "                self._record_empty_unit",
-        "if decision is not None:\n                self._record_empty_unit",
+        "                if write is None:",
+        "if decision is not None:\n                if write is None:",
         _GUARDS,
     ),
     Mutant(
