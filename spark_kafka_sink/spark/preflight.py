@@ -246,7 +246,7 @@ def _check(options: SinkOptions, clock: Clock) -> _Found:
 
 
 # A healthy cluster answers sooner, so no healthy start logs a wait.
-_LOGGED_AFTER_MS = 2_000
+_LOGGED_AFTER_MS = 1_000
 
 
 def _await_any(
