@@ -26,6 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from evidence.chaos.table import replaced
 from evidence.harness.keeping import replace
 from evidence.harness.planning import parser_of, show
 from spark_kafka_sink.localkafka import AUTHORIZER
@@ -35,6 +36,7 @@ from tests.local_kafka import PatientKafka
 
 RESULTS = Path(__file__).with_name("first_lines.json")
 _REPOSITORY = Path(__file__).parents[2]
+DOCUMENT = _REPOSITORY / "docs" / "troubleshooting.md"
 SINKS = ("pykafka-sink", "kafka")
 LATEST_S = 10.0
 """A line of ours that comes later is too late."""
@@ -244,7 +246,7 @@ OUTAGES = (
     Outage("the topic does not exist", has_topic=False),
     Outage("the name of the servers is unknown", options=servers(lambda _: "kafka.invalid:9092")),
     Outage(
-        "nobody listens at the address",
+        "no server listens at the address",
         options=servers(lambda _: f"{HOST}:{free_ports(1, HOST)[0]}"),
     ),
     Outage("the address answers no packet", options=servers(lambda world: world.silent)),
@@ -425,9 +427,23 @@ def cause_of(error):
     return found[1] if found else None
 
 
+def render(text):
+    """The document with the table as it is kept."""
+    return replaced(text, "first lines", "\n".join(table(read())))
+
+
+def write():
+    """Write the document again."""
+    DOCUMENT.write_text(render(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def read():
+    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
+
+
 def with_kept(rows):
     """The new rows, and those that are kept of other outages."""
-    kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
+    kept = read()
     by_cause = {row["cause"]: row for row in (*kept, *rows)}
     return [by_cause[o.cause] for o in OUTAGES if o.cause in by_cause]
 
@@ -453,6 +469,7 @@ def main(words=None):
     rows = run(chosen)
     if given.keep:
         replace(RESULTS, json.dumps(with_kept(rows), indent=1, ensure_ascii=False) + "\n")
+        write()
     print("\n".join(table(rows)))
     late = [row["cause"] for row in rows if is_too_late(row)]
     print(f"{len(rows)} outages, {len(late)} told later than {LATEST_S:.0f} s: {late}")
@@ -494,7 +511,7 @@ def table(rows):
         yield "| " + " | ".join(cells) + " |"
 
 
-def shown(line, longest=140):
+def shown(line, longest=90):
     """A line as it is shown: without addresses of this run, and not longer than ``longest``."""
     if line is None:
         return "nothing: it goes on"

@@ -27,6 +27,7 @@ from evidence.java_metrics.work import WORKS
 from evidence.lost.faults import AT_LEAST_ONCE, JOBS, KILLS
 from evidence.lost.faults import EXACTLY_ONCE as TRANSACTIONS
 from evidence.lost.run import is_good as is_good_although_lost
+from evidence.outage import first_lines
 from evidence.pairs.covering import FACTORS, all_pairs, is_possible, jobs, pairs_of
 from evidence.parity import results as parity
 from spark_kafka_sink.base import kafka_metrics
@@ -45,6 +46,7 @@ GENERATED = {
     java_metrics.DOCUMENT: lambda _: java_metrics.render(
         json.loads(java_metrics.RESULTS.read_text("utf-8"))
     ),
+    first_lines.DOCUMENT: first_lines.render,
     table.DOCUMENT: lambda _: table.render(results.read()),
     table.EVERY_RUN_DOCUMENT: lambda _: table.render_every_run(results.read()),
 }
@@ -54,6 +56,12 @@ GENERATED = {
 def test_a_generated_document_is_up_to_date(document):
     text = document.read_text(encoding="utf-8")
     assert text == GENERATED[document](text), f"{document.name}: make evidence NAME=pages"
+
+
+def test_each_outage_is_named_in_time():
+    rows = first_lines.read()
+    assert [row["cause"] for row in rows] == [outage.cause for outage in first_lines.OUTAGES]
+    assert [row["cause"] for row in rows if first_lines.is_too_late(row)] == []
 
 
 @pytest.mark.parametrize("name", BUGS)
