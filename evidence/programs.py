@@ -131,14 +131,6 @@ PROGRAMS = {
         "5 min",
         "evidence.security.seconds_of_failures",
     ),
-    "look-up": Program(
-        "a reader finds the answer to each of 25 questions within a minute; first: `make docs-site`",
-        "2 min",
-        "evidence.browser.look_up",
-        environment="browser",
-        machine="Debian's chromium-headless-shell",
-        usual=("build/site",),
-    ),
     "pages": Program(
         "the pages of docs/ say what the kept results say; `make docs` runs it, too",
         "1 s",

@@ -14,7 +14,6 @@ from evidence.week.schedule import FAULTS, Schedule, names_for
 from evidence.week.slopes import LEAST_WRITES, judge_ids, not_judged, slope_of
 from evidence.week.watch import Watch
 from evidence.week.workloads import WORKLOADS, cause_of, key_of
-from tests.unit.test_sentences import faults_of_a_page
 
 
 def line(per_minute, noise, count=200, seed=1):
@@ -273,7 +272,6 @@ class TestResults:
         assert "| 1 | 2026-11-26 | 0123abcd | 1 |" in text
         assert "- Week 2: `racks: a / b`" in text
         assert "- Week 2: gcc." in text
-        assert [*faults_of_a_page("docs/internals/week.md", text)] == []
 
 
 def test_the_command_line(capsys):
