@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from evidence.__main__ import main
+from evidence.everything import read, run_all
 from evidence.programs import PROGRAMS, table
 
 ROOT = Path(__file__).parents[2]
@@ -72,6 +73,28 @@ def test_every_long_test_of_tests_is_in_a_suite():
     names = [str(file.relative_to(ROOT)) for file in files]
     assert len(names) > 5
     assert [name for name in names if not any(name.startswith(path) for path in paths)] == []
+
+
+def test_a_run_of_everything_goes_on_where_it_was_interrupted(tmp_path):
+    """What has an outcome on this commit does not run again, unless it is named."""
+    ran = tmp_path / "ran"
+
+    def run(commit, exit_codes, named=()):
+        say = "echo {0} >> {1}; echo end of {0}; exit {2}"
+        shell = {n: ["sh", "-c", say.format(n, ran, code)] for n, code in exit_codes.items()}
+        return run_all(shell, commit, named, tmp_path / "results.json", tmp_path / "logs")
+
+    run("c1", {"a": 0})
+    outcomes = run("c1", {"a": 0, "b": 3})
+    assert {n: (o["exit"], o["end"]) for n, o in outcomes.items()} == {
+        "a": (0, "end of a"),
+        "b": (3, "end of b"),
+    }
+    run("c1", {"a": 0, "b": 0})
+    run("c1", {"a": 0, "b": 0}, ["b"])
+    run("c2", {"a": 0})
+    assert ran.read_text().split() == ["a", "b", "b", "a"]
+    assert {*read(tmp_path / "results.json")} == {"a"}
 
 
 def test_what_has_no_name_is_refused(capsys):
