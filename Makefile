@@ -17,8 +17,9 @@
 # make simulate   20,000 simulated lives of a producer, about 10 minutes
 # make simulate-queries   20,000 simulated lives of exactly-once queries
 # make mutants   mutations of the package that tests must notice, and the planted bugs, by room; ROOM=… for one
-# make mutations SEED=1   200 mutations of the package, chosen at random, each with the tests that execute its line:
-#                 an hour; COUNT=…, ROOMS="producer spark"
+# make mutations   150 mutations of each room, chosen at random, each with all tests that execute its lines;
+#                 ROOMS="producer spark", COUNT=…, SEED=…; goes on where it stopped
+# make kill-matrix   which test notices which of them; TESTS="tests/unit/test_waits.py …": what these notice alone
 # make kernels-checked   a million random calls of the kernels, compiled with a check of each address: 10 minutes
 # make golden   the golden cases anew, with Kafka's Java client (needs a JDK)
 # make golden-formats   what Spark's to_json and to_avro make of rows of all types, and which schemas Java's Avro
@@ -46,7 +47,7 @@ RELEASE := $(VENV)-release
 FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulation
 KERNELS := spark_kafka_sink/record/kernels
 
-.PHONY: kernels test-aarch64 golden-formats demo test dist sbom docs docs-site quick wheel test-lowest golden simulate simulate-queries mutants mutations kernels-checked fuzz kerberos lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-growth bench-cost bench-tls clean evidence
+.PHONY: kernels test-aarch64 golden-formats demo test dist sbom docs docs-site quick wheel test-lowest golden simulate simulate-queries mutants mutations kill-matrix kernels-checked fuzz kerberos lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-growth bench-cost bench-tls clean evidence
 
 # The compiler itself is not in the environment: pip fetches it for the build, if there is one to do.
 demo: $(VENV)/demo.installed
@@ -133,7 +134,10 @@ mutants: $(VENV)/dev.installed
 	$(BIN)/python -m tests.mutants $(ROOM)
 
 mutations: $(VENV)/registry.installed
-	$(BIN)/python -m release.random_mutations --seed $(or $(SEED),1) --count $(or $(COUNT),200) $(if $(ROOMS),--rooms $(ROOMS))
+	$(BIN)/python -m release.kill_matrix run --seed $(or $(SEED),1) --count $(or $(COUNT),150) $(if $(ROOMS),--rooms $(ROOMS))
+
+kill-matrix: $(VENV)/dev.installed
+	$(BIN)/python -m release.kill_matrix table $(TESTS)
 
 kernels-checked: $(VENV)/dev.installed
 	$(BIN)/python -m tests.kernels.checked 1000000
