@@ -167,7 +167,7 @@ def _judged(
     found = Outcome([test for test in limits_s if test not in items], {}, [])
     left = [items[test] for test in limits_s if test in items]
     with job.written():
-        for _ in range(MOST_HUNG):
+        for _ in range(1 if _coverage is not None else MOST_HUNG):
             left = left and _left_by_child(left, limits_s, replaced, found)
     found.not_run.extend(item.nodeid for item in left)
     return {"key": job.key, "seconds": time.monotonic() - started, **found._asdict()}

@@ -188,7 +188,7 @@ class Run:
             for key, row in rows.items()
             if row["tree"] == tree.digest or not self._numbers.keys().isdisjoint(row["killed"])
         }
-        if tree.digest not in headers:
+        if [*headers.items()][-1:] != [(tree.digest, self._map.tests)]:
             self._append({"tree": tree.digest, "tests": self._map.tests})
 
     def _append(self, row: dict[str, Any]) -> None:
@@ -272,12 +272,16 @@ def _verdict(row: dict[str, Any]) -> str:
 
 
 def read_results(path: Path) -> tuple[dict[str, list[str]], dict[str, dict[str, Any]]]:
-    """Return the tests of each tree, and the newest row of each mutation, with ids of tests."""
+    """Return the tests of each tree, the newest last, and the newest row of each mutation.
+
+    Rows have numbers of tests in the file, and ids in the result.
+    """
     headers: dict[str, list[str]] = {}
     rows: dict[str, dict[str, Any]] = {}
     for line in path.read_text().splitlines() if path.exists() else ():
         row = json.loads(line)
         if "tests" in row:
+            headers.pop(row["tree"], None)
             headers[row["tree"]] = row["tests"]
             continue
         ids = headers[row["tree"]]
@@ -319,11 +323,13 @@ def table(rows: list[dict[str, Any]], names: Sequence[str] = ()) -> Iterator[str
         killed.update(groups["killed"])
         if len(groups["killed"]) == 1:
             alone[groups["killed"].pop()].append(row["mutation"])
+    shown = [test for test in met if not names or _is_in(test, names)]
     yield f"\n{'only it':>7} {'kills':>6} {'ran':>6}  test"
-    for test in sorted(met, key=lambda test: (len(alone[test]), killed[test], test)):
-        if not names or _is_in(test, names):
-            yield f"{len(alone[test]):>7} {killed[test]:>6} {met[test]:>6}  {test}"
-            yield from (f"{'':>23}{mutation}" for mutation in alone[test] if names)
+    for test in sorted(shown, key=lambda test: (len(alone[test]), killed[test], test)):
+        yield f"{len(alone[test]):>7} {killed[test]:>6} {met[test]:>6}  {test}"
+        yield from (f"{'':>23}{mutation}" for mutation in alone[test] if names)
+    idle, shared = (sum(not found[test] for test in shown) for found in (killed, alone))
+    yield f"of {len(shown)}, {idle} kill nothing, and {shared} nothing that no other kills"
     survivors = sorted(row["mutation"] for row in rows if _verdict(row) == "SURVIVES")
     yield f"\n{len(survivors)} survive"
     yield from survivors

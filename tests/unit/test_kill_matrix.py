@@ -230,6 +230,7 @@ def test_the_table_tells_what_only_one_test_notices():
         "0 1 2 t.py::y",
         "1 2 2 t.py::x",
         "m2",
+        "of 2, 0 kill nothing, and 1 nothing that no other kills",
         "1 survive",
         "m3",
     ]
