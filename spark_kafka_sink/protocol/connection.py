@@ -335,6 +335,7 @@ _STEPS: dict[type[Request] | None, Step] = {
 class InFlightRequest(NamedTuple):
     """A request without a response yet: the data to decode the response, and the caller's data.
 
+    size_bytes: of the whole request
     on_complete: of the caller, not used here
     is_own: a request of the connection itself
     """
@@ -345,6 +346,7 @@ class InFlightRequest(NamedTuple):
     expects_response: bool
     sent_at_ms: int
     deadline_ms: int
+    size_bytes: int
     on_complete: Any = None
     is_own: bool = False
 
@@ -476,6 +478,7 @@ class Connection:
                 expects_response,
                 sent_at_ms,
                 deadline_ms,
+                sum(map(len, buffers)),
                 on_complete,
             )
         )
@@ -491,12 +494,10 @@ class Connection:
         self.stage = stage_after(self.stage, _STEPS[type(request)])
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
-        self.in_flight.append(
-            InFlightRequest(
-                correlation_id, request, version, True, now_ms, self._deadline_ms, is_own=True
-            )
-        )
-        return api.encode_request(request, version, correlation_id, self._client_id)
+        buffers = api.encode_request(request, version, correlation_id, self._client_id)
+        about = version, True, now_ms, self._deadline_ms, sum(map(len, buffers))
+        self.in_flight.append(InFlightRequest(correlation_id, request, *about, is_own=True))
+        return buffers
 
     def _version_of(self, request: Request) -> int:
         assert self.api_versions is not None, "the versions come first"
@@ -557,9 +558,22 @@ class Connection:
             raise RemoteProtocolError(f"response {correlation_id} instead of {sent.correlation_id}")
         if not sent.expects_response:
             raise RemoteProtocolError(f"response {correlation_id} was not asked for")
-        response = api.decode_response(sent.request, sent.version, frame)
+        response = self._decode(sent, frame)
         self.in_flight.popleft()
         return ResponseReceived(sent, response, len(frame) + api.SIZE_BYTES)
+
+    def _decode(self, sent: InFlightRequest, frame: bytes) -> Message:
+        """Return the response in ``frame``. Raises RemoteProtocolError.
+
+        Some brokers that do not know the version of ApiVersions cannot answer as KIP-511 says, as
+        librdkafka's mock cluster. They are asked again in version 0, where the Java client fails.
+        """
+        try:
+            return api.decode_response(sent.request, sent.version, frame)
+        except RemoteProtocolError:
+            if self.stage is not Stage.CHECKING_API_VERSIONS or sent.version == 0:
+                raise
+            return ApiVersionsResponse(error_code=api.UNSUPPORTED_VERSION_CODE)
 
     # --- the connection's own requests ---------------------------------------------------------
 
