@@ -6,12 +6,16 @@ from contextlib import suppress
 
 
 class SameAnswer(threading.Thread):
-    """Answers the first bytes of each connection with the same bytes. ``accepted``: connections."""
+    """Answers the first bytes of each connection with the same bytes.
+
+    ``accepted``: how many connections; ``asked``: the first bytes of each
+    """
 
     def __init__(self, answer):
         super().__init__(daemon=True)
         self._answer = answer
         self.accepted = 0
+        self.asked = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
 
@@ -30,7 +34,7 @@ class SameAnswer(threading.Thread):
                 return
             self.accepted += 1
             with channel, suppress(OSError):
-                channel.recv(4096)
+                self.asked.append(channel.recv(4096))
                 channel.sendall(self._answer)
                 channel.shutdown(socket.SHUT_WR)
                 channel.recv(4096)  # until the client closes

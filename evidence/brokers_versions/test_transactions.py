@@ -96,14 +96,14 @@ def test_brokers_that_cannot_tell_what_became_of_a_transaction(broker, what):
     with (
         results.of(**run, no="needs what brokers tell of transactions since Kafka 3.0 (KIP-664)"),
         AdminClient.connect(broker.bootstrap_servers) as admin,
-        pytest.raises(ConfigError, match="needs Kafka 3.0 or newer.*Use at-least-once"),
+        pytest.raises(ConfigError, match="does not offer DescribeTransactions.*Use at-least-once"),
     ):
         check_brokers(admin, config, admin.deadline_in(PATIENCE_MS))
 
 
 FILES = 4
 SPARK_ROWS = 400
-NEEDS_3_0 = "exactly-once needs Kafka 3.0 or newer"
+NEEDS_3_0 = "does not offer DescribeTransactions, ListTransactions, which delivery.guarantee"
 _numbers = itertools.count()
 
 

@@ -155,18 +155,7 @@ the same version of Apache Spark. From Spark 4.0 on, write with `format("pykafka
 SERVICES = """\
 ## Managed Kafka
 
-**Never tested on these services.** These facts come from the services' documents:
-
-- **Amazon MSK** runs [Apache Kafka's own versions](https://docs.aws.amazon.com/msk/latest/developerguide/supported-kafka-versions.html),
-  3.7 to 4.0 for new clusters.
-- **Azure Event Hubs** implements Kafka's protocol itself.
-  - [It takes no compression but gzip](https://learn.microsoft.com/azure/event-hubs/apache-kafka-troubleshooting-guide),
-    and answers others with UNSUPPORTED_FOR_MESSAGE_FORMAT.
-  - If its quota would delay a request for longer than `kafka.request.timeout.ms`, it answers POLICY_VIOLATION, and the
-    task fails. Ask for more throughput, or raise the option.
-  - [Transactions](https://learn.microsoft.com/azure/event-hubs/apache-kafka-transactions) are a preview, in the tiers
-    Premium and Dedicated. The sink checks what exactly-once needs before it writes.
-  - If it rejects idempotence, set `kafka.enable.idempotence=false`. [Its login](security.md#azure-event-hubs).
+[Kafka services](services.md) says of each what differs, and how far that is known.
 """
 
 

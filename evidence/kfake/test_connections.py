@@ -272,5 +272,5 @@ def test_each_is_spoken_with(new_cluster, version):
 
 def test_too_old(new_cluster):
     numbers = Numbers(new_cluster(version="0.10.2")).create()
-    with pytest.raises(KafkaSinkError, match="Kafka 2.1 or newer is needed"):
+    with pytest.raises(KafkaSinkError, match="does not offer InitProducerId"):
         numbers.deliver()

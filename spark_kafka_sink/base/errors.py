@@ -195,7 +195,10 @@ _ADVICE: dict[str, str] = {
     "UNSUPPORTED_COMPRESSION_TYPE": "the broker cannot store this kafka.compression.type",
     "UNSUPPORTED_FOR_MESSAGE_FORMAT": "the topic's message format is older than v2: upgrade it; "
     "with Event Hubs, it takes no other kafka.compression.type than none and gzip",
-    "UNSUPPORTED_VERSION": "the broker is older than this client supports",
+    "UNSUPPORTED_VERSION": (
+        "the broker is older than this client supports, or a service without this request: if it "
+        "has no producer ids, set kafka.enable.idempotence=false"
+    ),
     "INVALID_RECORD": "the broker refused the records: a compacted topic needs a key in each",
     "CORRUPT_MESSAGE": "bytes changed on the way, or the broker's disk is damaged; brokers older "
     "than Kafka 2.4 also answer this to a record without a key for a compacted topic",

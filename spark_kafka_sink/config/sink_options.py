@@ -442,6 +442,11 @@ class SinkOptions:
     topics_plan: TopicsPlan | None = None
     write_query_id: str | None = None
 
+    @property
+    def needs_producer_ids(self) -> bool:
+        """Return True if tasks ask for producer ids outside of transactions."""
+        return self.producer.enable_idempotence and self.exactly_once is None
+
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
         """Parse Spark's options. Raises ConfigError, with the JVM sink's message if it has one."""

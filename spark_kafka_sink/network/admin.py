@@ -16,7 +16,9 @@ from spark_kafka_sink.base.clock import Clock, RandomSource, SystemClock
 from spark_kafka_sink.base.errors import (
     BootstrapError,
     BrokerError,
+    ConfigError,
     TopicError,
+    UnsupportedVersionError,
     error_for_code,
     error_named,
     sentence,
@@ -47,6 +49,7 @@ from spark_kafka_sink.protocol.messages.topics import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from spark_kafka_sink.protocol.messages.transactions import InitProducerIdRequest
 from spark_kafka_sink.protocol.schema import Message, Request
 from spark_kafka_sink.security.security import CLEAR_TEXT, Security
 
@@ -321,6 +324,21 @@ def _hint(error_name: str, creation: TopicCreation) -> str:
     )
 
 
+def check_idempotence(admin: AdminClient, deadline_ms: int) -> None:
+    """Raise ConfigError if the brokers do not offer InitProducerId."""
+    node = admin.any_node(deadline_ms)
+    versions = admin.api_versions(node)
+    first = InitProducerIdRequest.min_version
+    if versions is not None and not versions.offers(InitProducerIdRequest, first):
+        raise ConfigError(
+            f"{node} does not offer InitProducerId, which kafka.enable.idempotence=true needs: it "
+            "is a service without idempotent producers. Set kafka.enable.idempotence=false. A "
+            "request whose answer is lost may then duplicate its records, and put them behind "
+            "later ones unless kafka.max.in.flight.requests.per.connection=1",
+            code="CONNECT-012",
+        )
+
+
 logger = logging.getLogger(__name__)
 
 _NOT_ALLOWED = {"CLUSTER_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"}
@@ -347,25 +365,32 @@ def configs_or_reason(
 
     Sends DescribeConfigs, which returns the settings that this principal may read.
 
-    Raises BrokerError for any error except a missing permission or response.
+    Raises BrokerError for any error except a missing permission, request, or response.
     """
     call = Call(node, DescribeConfigsRequest([DescribeConfigsResource(kind, name, keys)]))
     attempts = 0
     while True:
-        (answer,) = admin.request_all([call], deadline_ms)
+        try:
+            (answer,) = admin.request_all([call], deadline_ms)
+        except UnsupportedVersionError as error:
+            return {}, sentence(error)
         results = answer.results if isinstance(answer, DescribeConfigsResponse) else []
         # Not every broker knows a topic that was just created.
         is_retriable = any(error_for_code(result.error_code).retriable for result in results)
         if not is_retriable or not admin.pause(attempts, deadline_ms):
             break
         attempts += 1
-    reason = "" if results else f"{node} did not answer DescribeConfigs"
+    reason = ""
     found: dict[str, str] = {}
     for result in results:
-        error = error_for_code(result.error_code)
-        if error.name in _NOT_ALLOWED:
-            reason = str(error)
+        code = error_for_code(result.error_code)
+        if code.name in _NOT_ALLOWED:
+            where = "topic" if kind == TOPIC_RESOURCE else "cluster"
+            reason = f"{code}: it needs DESCRIBE_CONFIGS on the {where}"
         elif result.error_code:
-            raise BrokerError(error, f"DescribeConfigs of {name}", result.error_message)
+            raise BrokerError(code, f"DescribeConfigs of {name}", result.error_message)
         found.update({c.name: c.value for c in result.configs if c.value is not None})
+    if not found and not reason:
+        what = "did not answer DescribeConfigs" if answer is None else "reports no such setting"
+        reason = f"{node} {what}"
     return found, reason

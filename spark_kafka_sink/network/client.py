@@ -298,6 +298,7 @@ class NetworkClient:
         self._completed: list[tuple[OnComplete, ClientResponse]] = []
         self._own_sent: list[NetworkEvent] = []
         self._is_renewal_asked = False
+        self._has_answered = False
         self.on_disconnect: Callable[[Node], None] | None = None
         """Called when a connection was lost or could not be set up."""
         self.on_refused: Callable[[AuthenticationError], None] | None = None
@@ -430,13 +431,13 @@ class NetworkClient:
         buffers = connection.protocol.send(
             request, version, now_ms, deadline_ms, on_complete, expect_response
         )
-        connection.note_sent(buffers, now_ms)
+        connection.note_sent(now_ms)
         if self._network.send(connection.channel_id, buffers):
             self._handle_send_completed(connection, now_ms)
 
     def _send_own(self, connection: NodeConnection, buffers: list[Buffer], now_ms: int) -> None:
         """Send the connection's own request. The protocol may be in the middle of a response."""
-        connection.note_sent(buffers, now_ms)
+        connection.note_sent(now_ms)
         if self._network.send(connection.channel_id, buffers):
             self._own_sent.append(SendCompleted(connection.channel_id))
 
@@ -604,7 +605,9 @@ class NetworkClient:
             elif connection.has_other_addresses(event.channel_id):
                 self._fail_address(connection, event, now_ms)
             else:
-                self._lose(connection, event.reason + sasl_hint(connection), now_ms)
+                # A cluster that has answered this client has no other listener for it.
+                hint = "" if self._has_answered else sasl_hint(connection)
+                self._lose(connection, event.reason + (connection.note_ended() or hint), now_ms)
         elif isinstance(event, SendCompleted):
             self._handle_send_completed(connection, now_ms)
         elif isinstance(event, Received):
@@ -673,7 +676,8 @@ class NetworkClient:
             raise RemoteProtocolError(reason)
         if isinstance(received.response, MetadataResponse):
             self._check_cluster(connection, received, now_ms)
-        connection.note_response(now_ms)
+        self._has_answered = True
+        connection.note_response(received.sent.size_bytes, now_ms)
         throttle_time_ms = getattr(received.response, "throttle_time_ms", 0)
         sent = received.sent
         if throttle_time_ms > 0 and sent.version >= sent.request.throttled_from:

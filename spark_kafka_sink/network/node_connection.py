@@ -17,14 +17,14 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import field
 from enum import Enum, auto
 from functools import cache
 from typing import NamedTuple
 from zlib import crc32
 
-from spark_kafka_sink.base.errors import LocalProtocolError, code_of, joined, warn
+from spark_kafka_sink.base.errors import LocalProtocolError, code_of, coded, joined, warn
 from spark_kafka_sink.base.kafka_metrics import NodeMetrics
 from spark_kafka_sink.base.machine import EXHAUSTED, PrivateFolderError, private_folder
 from spark_kafka_sink.base.model import Node, dataclass
@@ -32,7 +32,6 @@ from spark_kafka_sink.network.channels import Address
 from spark_kafka_sink.protocol.api import BrokerApiVersions
 from spark_kafka_sink.protocol.connection import NEVER_MS, Connection, InFlightRequest
 from spark_kafka_sink.protocol.schema import Message, Request
-from spark_kafka_sink.protocol.types import Buffer
 
 NO_CHANNEL = -1
 HEAD_START_MS = 250
@@ -45,6 +44,11 @@ NO_ANSWER = "no answer yet"
 _LOOKED_UP = "its host name is still being looked up"
 # Once an attempt takes this long, messages name it, and the failure before it comes second.
 _LASTING_MS = 1_000
+# A service with a limit ends the connection at larger requests. No known limit is below this.
+_LARGE_BYTES = 256 * 1024
+_ENDS_UNTIL_HINT = 3
+LARGE_REQUESTS = "CONNECT-013"
+"""The code of a connection that ends again and again while large requests are under way."""
 
 
 class ConnectionState(Enum):
@@ -193,6 +197,8 @@ class NodeConnection:
         the next setup timeout; a connection that was lost later does not
     has_answered: True if a request other than the connection's own was answered
     answered_at_ms: when such a request was answered last, on this connection or an earlier one
+    ends, ended_bytes: how often the connection ended while a large request was under way, and the
+        size of the smallest of these, since one of that size was answered
     resume_at_ms: when BACKING_OFF or a throttled state ends
     is_not_kafka: True if the last failure was a first response of another protocol, at the last
         address of the host name
@@ -214,6 +220,8 @@ class NodeConnection:
     failed_set_ups: int = 0
     has_answered: bool = False
     answered_at_ms: int = 0
+    ends: int = 0
+    ended_bytes: int = 0
     connect_started_ms: int = 0
     set_up_deadline_ms: int = 0
     last_used_ms: int = 0
@@ -329,17 +337,39 @@ class NodeConnection:
             return self.last_failure
         return f"{_LOOKED_UP if is_looked_up else NO_ANSWER} (before: {self.last_failure})"
 
-    def note_sent(self, buffers: Sequence[Buffer], now_ms: int) -> None:
-        """Record that a request is being sent."""
+    def note_sent(self, now_ms: int) -> None:
+        """Record that the newest request in flight is being sent."""
+        assert self.protocol is not None
         self.last_used_ms = now_ms
-        self.metrics.sent(sum(map(len, buffers)))
+        self.metrics.sent(self.protocol.in_flight[-1].size_bytes)
 
-    def note_response(self, now_ms: int) -> None:
-        """Record the response to a request other than the connection's own."""
+    def note_response(self, size_bytes: int, now_ms: int) -> None:
+        """Record the response to a request of ``size_bytes``, not one of the connection's own."""
         self.last_used_ms = self.answered_at_ms = now_ms
+        if size_bytes >= self.ended_bytes:
+            self.ends = self.ended_bytes = 0
         if not self.has_answered:
             self.has_answered = True
             self.last_failure = None
+
+    def note_ended(self) -> str:
+        """Record that the other side ends the connection.
+
+        Return a hint if that happens again and again while large requests are under way.
+        """
+        size_bytes = max((sent.size_bytes for sent in self.in_flight), default=0)
+        if size_bytes < _LARGE_BYTES:
+            return ""
+        self.ends += 1
+        self.ended_bytes = min(self.ended_bytes or size_bytes, size_bytes)
+        if self.ends < _ENDS_UNTIL_HINT:
+            return ""
+        return coded(
+            f", {self.ends} times while a request of {self.ended_bytes} bytes or more was under "
+            "way, and none of that size was answered. If the brokers, or a proxy before them, take "
+            "smaller ones only, lower kafka.max.request.size and kafka.batch.size",
+            LARGE_REQUESTS,
+        )
 
     def throttle(self, now_ms: int, until_ms: int) -> None:
         """Send nothing before ``until_ms``. The deadlines of requests in flight are postponed.

@@ -20,10 +20,12 @@ from spark_kafka_sink.base.errors import (
     KafkaErrorCode,
     advice_for,
     broker_code,
+    code_of,
     error_named,
     transaction_advice_for,
 )
 from spark_kafka_sink.base.model import TopicPartition
+from spark_kafka_sink.network.node_connection import LARGE_REQUESTS
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.appender import Appender
 from spark_kafka_sink.producer.metrics import ProducerMetrics
@@ -274,7 +276,12 @@ def _subject(batch: ProducerBatch) -> str:
 
 
 def advice_about(batch: ProducerBatch, error: KafkaErrorCode) -> str:
-    """Return the advice to the user about ``error``; empty if there is none."""
+    """Return the advice to the user about ``error``; empty if there is none.
+
+    Empty too if the text of the batch's last failure gives advice on large requests.
+    """
+    if code_of(batch.last_error_detail or "") == LARGE_REQUESTS:
+        return ""
     return advice_for(error) if batch.transactional_id is None else transaction_advice_for(error)
 
 

@@ -90,12 +90,17 @@ class BrokerApiVersions:
         if common is None or (at_most is not None and at_most < common.first):
             name = request_type.__name__.removesuffix("Request")
             theirs = self._ranges.get(request_type.api_key)
-            offered = "not offered" if theirs is None else f"{theirs.first} to {theirs.last}"
-            is_too_new = theirs is not None and theirs.first > request_type.max_version
+            if theirs is None:
+                raise UnsupportedVersionError(
+                    f"the broker does not offer {name}: it is older than this request, or a "
+                    "service without it"
+                )
+            is_too_new = theirs.first > request_type.max_version
             needed = "A newer version of this sink" if is_too_new else "Kafka 2.1 or newer"
             raise UnsupportedVersionError(
                 f"{name}: this client speaks versions {request_type.min_version} to "
-                f"{request_type.max_version}, the broker: {offered}. {needed} is needed"
+                f"{request_type.max_version}, the broker: {theirs.first} to {theirs.last}. "
+                f"{needed} is needed"
             )
         return common.last if at_most is None else min(common.last, at_most)
 

@@ -47,7 +47,13 @@ from spark_kafka_sink.config.producer_config import TopicCreation
 from spark_kafka_sink.config.sink_keys import DeadLetterConfig, TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics.outputs import check_outputs
-from spark_kafka_sink.network.admin import AdminClient, configs_of, create_missing, similar_topics
+from spark_kafka_sink.network.admin import (
+    AdminClient,
+    check_idempotence,
+    configs_of,
+    create_missing,
+    similar_topics,
+)
 from spark_kafka_sink.protocol.messages.topics import TOPIC_RESOURCE, MetadataResponse
 from spark_kafka_sink.security.security import Security
 from spark_kafka_sink.spark.topics import ask_for_topics, topics_of
@@ -100,7 +106,7 @@ class _Found(NamedTuple):
     topics: Mapping[str, PlannedTopic]
 
 
-# Time of this process's last successful check, by cluster, security, topic and dead letters.
+# Time of this process's last successful check, by all that it depends on.
 _passed_at_ms: dict[tuple[object, ...], int] = {}
 # The topics' limits for dead letters, as that check found them.
 _letters_with_limits: dict[tuple[object, ...], DeadLetterConfig | None] = {}
@@ -152,14 +158,16 @@ def check_cluster(options: SinkOptions, is_stream: bool, clock: Clock | None = N
     """Check the cluster; return the options with the plan of topics and limits for dead letters.
 
     Raises BootstrapError if no broker can be reached. Raises CredentialsUnavailableError if no
-    token or ticket is available within ``preflight.timeout.ms``. Raises TopicError if the topic in
-    ``topic`` does not exist after the brokers were asked to create it. Raises BrokerError for
-    another error code. Transient errors are only logged after a successful check in this process,
-    or if ``is_stream`` and the stream may have committed before.
+    token or ticket is available within ``preflight.timeout.ms``. Raises ConfigError if the brokers
+    cannot do what the options need. Raises TopicError if the topic in ``topic`` does not exist
+    after the brokers were asked to create it. Raises BrokerError for another error code. Transient
+    errors are only logged after a successful check in this process, or if ``is_stream`` and the
+    stream may have committed before.
     """
     clock = SystemClock() if clock is None else clock
     producer = options.producer
-    key = producer.bootstrap_servers, producer.security, options.topic, options.dead_letters
+    asked = producer.bootstrap_servers, producer.security, options.topic, options.dead_letters
+    key = (*asked, options.needs_producer_ids)
     passed_at_ms = _passed_at_ms.get(key)
     now_ms = clock.now_ms()
     if passed_at_ms is not None and now_ms - passed_at_ms < producer.metadata_max_age_ms:
@@ -233,6 +241,8 @@ def _check(options: SinkOptions, clock: Clock) -> _Found:
     with AdminClient.of(config, clock) as admin:
         admin.gives_up_on_other_protocols = True
         brokers = _brokers(admin, options.preflight_timeout_ms)
+        if options.needs_producer_ids:
+            check_idempotence(admin, admin.deadline_in(options.preflight_timeout_ms))
         _check_advertised(admin, brokers, options.preflight_timeout_ms)
         topics: dict[str, PlannedTopic] = {}
         if options.topic is not None:

@@ -212,7 +212,8 @@ def _run_quota(arguments: argparse.Namespace) -> int:
         )
         return EXIT_FAILED
     except UnsupportedVersionError as error:
-        print(f"pykafka-sink: brokers tell quotas since Kafka 2.6: {error}", file=sys.stderr)
+        text = f"the brokers do not report quotas, as Kafka's do since 2.6: {error}"
+        print(f"pykafka-sink: {text}", file=sys.stderr)
         return EXIT_FAILED
     document = [{"entity": quota.entity, **quota.values} for quota in found]
     if not found:

@@ -23,6 +23,7 @@ from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     BootstrapError,
+    BrokerError,
     ConfigError,
     KafkaErrorCode,
     KafkaSinkError,
@@ -48,7 +49,13 @@ from spark_kafka_sink.config.sink_keys import (
 )
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics.outputs import check_outputs
-from spark_kafka_sink.network.admin import AdminClient, configs_or_reason, similar_topics
+from spark_kafka_sink.network.admin import (
+    AdminClient,
+    brokers_of,
+    check_idempotence,
+    configs_or_reason,
+    similar_topics,
+)
 from spark_kafka_sink.network.coordinators import Coordinators
 from spark_kafka_sink.protocol.messages import inspection, topics
 from spark_kafka_sink.protocol.messages.inspection import QuotaComponent
@@ -56,6 +63,7 @@ from spark_kafka_sink.protocol.messages.transactions import EndTxnRequest, EndTx
 from spark_kafka_sink.registry.client import NOT_FOUND, RegistryClient, RegistryRefusedError, Schema
 from spark_kafka_sink.registry.schemas import version_of
 from spark_kafka_sink.security.security import Security
+from spark_kafka_sink.tools.services import REQUEST_LIMITS, service_of
 from spark_kafka_sink.transactions.decision_log import check_brokers, log_topic_exists
 
 
@@ -151,6 +159,38 @@ def _connection_results(
             yield node, None
 
 
+# --- service: what it is, and what it offers -----------------------------------------------------
+
+
+def service(admin: AdminClient, config: ProducerConfig, timeout_ms: int) -> Iterator[Finding]:
+    """Name the service, if the answers show it, and compare its limit with the options."""
+    try:
+        answer = admin.metadata([], False, admin.deadline_in(timeout_ms))
+    except KafkaSinkError:
+        return  # the other checks report it
+    hosts = [node.host for node in (*admin.bootstrap_nodes, *brokers_of(answer))]
+    name = service_of(hosts, answer.cluster_id)
+    if name is not None:
+        yield passed("service", f"{name}: pykafka-sink docs services says what differs")
+    limit = REQUEST_LIMITS.get(name or "")
+    if limit is not None and config.max_request_size >= limit:
+        yield warned(
+            "kafka.max.request.size",
+            f"{config.max_request_size}: {name} ends connections at requests of {limit} bytes",
+            "set kafka.max.request.size and kafka.batch.size to 1000000 or less",
+        )
+
+
+def idempotence(admin: AdminClient, timeout_ms: int) -> Iterator[Finding]:
+    """Yield a finding if the brokers do not offer what idempotence needs, or cannot be asked."""
+    try:
+        check_idempotence(admin, admin.deadline_in(timeout_ms))
+    except ConfigError as error:
+        yield failed("idempotence", str(error))
+    except KafkaSinkError as error:
+        yield unknown("idempotence", f"not checked: {error}")
+
+
 # --- clock: timestamps and tokens depend on it ---------------------------------------------------
 
 _CLOCK = "clock"
@@ -168,7 +208,8 @@ def clock_difference(admin: AdminClient, clock: Clock, timeout_ms: int) -> Itera
     try:
         versions = admin.api_versions(admin.any_node(admin.deadline_in(timeout_ms)))
         if versions is None or not versions.supports(inspection.DescribeQuorumRequest):
-            yield unknown(_CLOCK, "brokers with ZooKeeper tell no time")
+            text = "the brokers do not offer DescribeQuorum: they use ZooKeeper, or have no quorum"
+            yield unknown(_CLOCK, text)
             return
         before_ms = clock.timestamp_ms()
         answer = admin.request(None, request, admin.deadline_in(timeout_ms))
@@ -224,7 +265,7 @@ def permissions_on_topic(
             versions is None
             or versions.latest_usable_version(topics.MetadataRequest) < _FIRST_VERSION_WITH_RIGHTS
         ):
-            yield unknown(subject, "brokers before Kafka 2.3 do not tell")
+            yield unknown(subject, "the brokers do not report rights, as Kafka's do since 2.3")
             return
         answer = admin.request(None, request, admin.deadline_in(timeout_ms))
     except KafkaSinkError as error:
@@ -373,16 +414,19 @@ def granted_quotas(admin: AdminClient, config: ProducerConfig, timeout_ms: int) 
     """Return the quotas that may apply to this client; brokers use the first that has a value.
 
     If the options do not give the user's name, the quotas of all users are included. Raises
-    QuotaAccessDeniedError without DESCRIBE_CONFIGS on the cluster, and UnsupportedVersionError for
-    brokers before Kafka 2.6.
+    QuotaAccessDeniedError without DESCRIBE_CONFIGS on the cluster, UnsupportedVersionError for
+    brokers that do not report quotas, as Kafka's before 2.6, BrokerError for another error code.
     """
     found: list[inspection.QuotaEntry] = []
     for components in _quota_filters(_user(config.security), config.client_id):
         request = inspection.DescribeClientQuotasRequest(list(components), strict=True)
         answer = admin.request(None, request, admin.deadline_in(timeout_ms))
         assert isinstance(answer, inspection.DescribeClientQuotasResponse)
+        error = error_for_code(answer.error_code)
+        if error.name == "CLUSTER_AUTHORIZATION_FAILED":
+            raise QuotaAccessDeniedError(error)
         if answer.error_code:
-            raise QuotaAccessDeniedError(error_for_code(answer.error_code))
+            raise BrokerError(error, "DescribeClientQuotas", answer.error_message)
         found.extend(answer.entries or ())
     quotas = (
         Quota(
@@ -466,12 +510,14 @@ def topic(
         yield unknown(f"{subject}: settings", str(failure))
         return
     if not configs:
-        text = f"not told: {reason}" if reason else "not told"
-        yield unknown(f"{subject}: settings", text, "it needs DESCRIBE_CONFIGS on the topic")
+        yield unknown(f"{subject}: settings", f"not told: {reason}")
         return
     versions = admin.api_versions(node)
     is_bounded = versions is not None and versions.offers(topics.ProduceRequest, _BOUNDED_VERSION)
-    yield _in_sync(subject, described.partitions, configs, config, is_bounded)
+    if _MIN_ISR in configs:
+        yield _in_sync(subject, described.partitions, configs, config, is_bounded)
+    else:
+        yield unknown(f"{subject}: {_MIN_ISR}", "the brokers do not report it")
     yield from _settings(subject, configs, config)
 
 
@@ -535,7 +581,7 @@ def _in_sync(
     is_bounded: bool,
 ) -> Finding:
     """Return the finding about ``min.insync.replicas``. is_bounded: see ``_BOUNDED_VERSION``."""
-    subject, needed = f"{subject}: {_MIN_ISR}", int(configs.get(_MIN_ISR, "1"))
+    subject, needed = f"{subject}: {_MIN_ISR}", int(configs[_MIN_ISR])
     replicas = min((len(p.replica_nodes) for p in partitions), default=0)
     few = [
         p.partition_index
@@ -570,9 +616,10 @@ def _in_sync(
 def _settings(
     subject: str, configs: Mapping[str, str], config: ProducerConfig
 ) -> Iterator[Finding]:
-    largest = int(configs.get(_MAX_MESSAGE_BYTES, config.max_request_size))
     limit = f"{subject}: {_MAX_MESSAGE_BYTES}"
-    if largest < config.max_request_size:
+    if _MAX_MESSAGE_BYTES not in configs:
+        yield unknown(limit, "the brokers do not report it")
+    elif (largest := int(configs[_MAX_MESSAGE_BYTES])) < config.max_request_size:
         yield warned(
             limit,
             f"{largest}, less than kafka.max.request.size = {config.max_request_size}",
@@ -797,6 +844,9 @@ def _reach(admin: AdminClient, options: SinkOptions) -> Generator[Finding, None,
 def cluster_checks(admin: AdminClient, options: SinkOptions, time: Clock) -> Iterator[Finding]:
     """Yield a finding of each check, also of the checks after a broker has failed."""
     timeout_ms = options.preflight_timeout_ms
+    yield from service(admin, options.producer, timeout_ms)
+    if options.needs_producer_ids:
+        yield from idempotence(admin, timeout_ms)
     yield from clock_difference(admin, time, timeout_ms)
     if options.topic is None:
         yield unknown("topic", "no option topic: the rows name theirs", "give one with --topic")

@@ -59,7 +59,11 @@ from spark_kafka_sink.protocol.messages.topics import (
     TopicProduceData,
 )
 from spark_kafka_sink.protocol.messages.transactions import (
+    AddPartitionsToTxnRequest,
     DescribeTransactionsRequest,
+    EndTxnRequest,
+    FindCoordinatorRequest,
+    InitProducerIdRequest,
     ListTransactionsRequest,
 )
 from spark_kafka_sink.protocol.schema import Message, Request
@@ -641,20 +645,32 @@ _UNCLEAN = "unclean.leader.election.enable"
 _MAX_TIMEOUT = "transaction.max.timeout.ms"
 _EXPIRATION = "transactional.id.expiration.ms"
 _LEAST_EXPIRATION_MS = 3_600_000
+_NEEDED = (
+    FindCoordinatorRequest,
+    InitProducerIdRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+)
 
 
 def check_brokers(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: int) -> None:
     """Raise ConfigError if the cluster cannot deliver exactly once with these options."""
     node = admin.any_node(deadline_ms)
     versions = admin.api_versions(node)
-    for request in (DescribeTransactionsRequest, ListTransactionsRequest):
-        if versions is not None and not versions.supports(request):
-            raise ConfigError(
-                f"delivery.guarantee=exactly-once needs Kafka 3.0 or newer: {node} cannot tell "
-                "what became of a transaction (KIP-664), so a crash between a decision and its "
-                "commit could not be repaired. Use at-least-once with these brokers",
-                code="TXN-035",
-            )
+    missing = [
+        request.__name__.removesuffix("Request")
+        for request in _NEEDED
+        if versions is not None and not versions.offers(request, request.min_version)
+    ]
+    if missing:
+        raise ConfigError(
+            f"{node} does not offer {', '.join(missing)}, which delivery.guarantee=exactly-once "
+            "needs to write transactions, and to repair them after a crash: it is older than Kafka "
+            "3.0, or a service without them. Use at-least-once with these brokers",
+            code="TXN-035",
+        )
     _check_timeout(admin, config, deadline_ms)
 
 

@@ -455,7 +455,10 @@ def test_the_log_is_created_so_that_no_decision_is_given_up(made, caplog):
     ("response", "reason"),
     [
         (None, ":9092 did not answer DescribeConfigs"),
-        (refused("TOPIC_AUTHORIZATION_FAILED"), "TOPIC_AUTHORIZATION_FAILED (29)"),
+        (
+            refused("TOPIC_AUTHORIZATION_FAILED"),
+            "TOPIC_AUTHORIZATION_FAILED (29): it needs DESCRIBE_CONFIGS on the topic",
+        ),
     ],
 )
 def test_what_cannot_be_checked_is_told(made, caplog, response, reason):

@@ -323,6 +323,28 @@ class TestConfigs:
         with pytest.raises(BrokerError, match="DescribeConfigs of t"):
             self.ask(self.answer("INVALID_REQUEST"))
 
+    @pytest.mark.parametrize(
+        ("answers", "reason"),
+        [
+            ([topic_api.DescribeConfigsResponse()], "reports no such setting"),
+            (["NONE"], "reports no such setting"),
+            (["TOPIC_AUTHORIZATION_FAILED"], "(29): it needs DESCRIBE_CONFIGS on the topic"),
+        ],
+        ids=["no result", "no settings", "not allowed"],
+    )
+    def test_a_missing_right_is_only_told_where_brokers_say_so(self, answers, reason):
+        """Services answer with nothing, too."""
+        answers = [self.answer(a) if isinstance(a, str) else a for a in answers]
+        found, told = self.ask(*answers)
+        assert (found, reason in told) == ({}, True)
+
+    def test_a_service_that_does_not_offer_them(self):
+        world = World()
+        del world.network.offered[topic_api.DescribeConfigsRequest]
+        node = world.admin.any_node(MINUTE_MS)
+        found, told = configs_or_reason(world.admin, node, 2, "t", ["k"], MINUTE_MS)
+        assert (found, "does not offer DescribeConfigs" in told) == ({}, True)
+
     def test_what_a_node_speaks_is_known_while_it_is_away(self):
         self.ask(self.answer("NONE", "a"))
         node = self.world.admin.bootstrap_nodes[0]

@@ -29,10 +29,13 @@ from spark_kafka_sink.protocol.messages.topics import (
     ProduceRequest,
 )
 from spark_kafka_sink.protocol.messages.transactions import (
+    AddPartitionsToTxnRequest,
     Coordinator,
     DescribeTransactionsRequest,
+    EndTxnRequest,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
+    InitProducerIdRequest,
     ListTransactionsRequest,
 )
 from spark_kafka_sink.tools.check_cluster import (
@@ -45,6 +48,7 @@ from spark_kafka_sink.tools.check_cluster import (
     write_record,
 )
 from spark_kafka_sink.tools.command import EXIT_REFUSED
+from spark_kafka_sink.tools.services import service_of
 from tests.simulation.time import SimClock
 from tests.unit.scripted_network import LoseConnection, ScriptedNetwork, Silence
 
@@ -54,17 +58,17 @@ REQUESTS = (
     DescribeQuorumRequest,
     DescribeConfigsRequest,
     DescribeClientQuotasRequest,
+    InitProducerIdRequest,
 )
 OFFERED = {request: (request.min_version, request.max_version) for request in REQUESTS}
-OPTIONS = SinkOptions.parse(
-    {
-        "kafka.bootstrap.servers": "broker:9092",
-        "topic": "flights",
-        "topic.creation.enable": "true",
-        "errors.tolerance": "all",
-        "errors.deadletterqueue.topic.name": "letters",
-    }
-)
+GIVEN = {
+    "kafka.bootstrap.servers": "broker:9092",
+    "topic": "flights",
+    "topic.creation.enable": "true",
+    "errors.tolerance": "all",
+    "errors.deadletterqueue.topic.name": "letters",
+}
+OPTIONS = SinkOptions.parse(GIVEN)
 MISSING = 3  # UNKNOWN_TOPIC_OR_PARTITION
 UNAVAILABLE = 15  # COORDINATOR_NOT_AVAILABLE
 
@@ -72,21 +76,24 @@ UNAVAILABLE = 15  # COORDINATOR_NOT_AVAILABLE
 class FailingBroker:
     """A broker that answers ``healthy`` requests, and then fails. missing: no topic exists.
 
-    min_isr: of each topic, with one replica
+    min_isr: of each topic, with one replica; None: no setting is told
     """
 
-    def __init__(self, healthy, failure, missing=False, min_isr="1"):
+    def __init__(self, healthy=1000, failure=Silence, missing=False, min_isr="1", host=NODE.host):
         self.healthy, self.failure, self.missing = healthy, failure, missing
         self.min_isr = min_isr
+        self.cluster_id = "Vw1Rk"
         self.clock = SimClock(0)
-        self.network = ScriptedNetwork({1: NODE}, self.clock, self._answer, OFFERED)
+        self.node = NODE._replace(host=host)
+        self.network = ScriptedNetwork({1: self.node}, self.clock, self._answer, OFFERED)
         self.admin = AdminClient(
-            [("broker", 9092)], DEFAULT_SETTINGS, self.network, self.clock, random.Random(1)
+            [(host, 9092)], DEFAULT_SETTINGS, self.network, self.clock, random.Random(1)
         )
 
-    def findings(self):
+    def findings(self, **more):
+        options = SinkOptions.parse({**GIVEN, **more})
         with self.admin:
-            return list(cluster_checks(self.admin, OPTIONS, self.clock))
+            return list(cluster_checks(self.admin, options, self.clock))
 
     def _answer(self, asked):
         if len(self.network.asked) > self.healthy:
@@ -96,8 +103,11 @@ class FailingBroker:
         request = asked.request
         if isinstance(request, MetadataRequest):
             topics = [self._topic(topic.name) for topic in request.topics or ()]
-            return MetadataResponse(brokers=[MetadataResponseBroker(*NODE[:3])], topics=topics)
+            brokers = [MetadataResponseBroker(*self.node[:3])]
+            return MetadataResponse(brokers=brokers, cluster_id=self.cluster_id, topics=topics)
         if isinstance(request, DescribeConfigsRequest):
+            if self.min_isr is None:
+                return DescribeConfigsResponse(0, [DescribeConfigsResult(0, None, 2, "t", [])])
             configs = [DescribeConfigsResourceResult("min.insync.replicas", self.min_isr)]
             return DescribeConfigsResponse(0, [DescribeConfigsResult(0, None, 2, "t", configs)])
         if isinstance(request, DescribeQuorumRequest):
@@ -163,15 +173,130 @@ def test_more_in_sync_replicas_are_needed_than_there_are(produce_version, outcom
     assert words in finding.cure
 
 
+def test_a_service_without_what_kafka_has():
+    """As Oracle's: nothing is blamed on ZooKeeper, a right or an old Kafka. A job would fail."""
+    broker = FailingBroker(min_isr=None)
+    for request in (InitProducerIdRequest, DescribeQuorumRequest, DescribeClientQuotasRequest):
+        del broker.network.offered[request]
+    found = {finding.subject: finding for finding in broker.findings()}
+    told = found["idempotence"]
+    assert told.outcome is Outcome.FAILED
+    for words in (
+        "broker:9092",
+        "InitProducerId",
+        "Set kafka.enable.idempotence=false",
+        "duplicate",
+    ):
+        assert words in told.text
+    assert "do not offer DescribeQuorum" in found["clock"].text
+    assert found["topic flights: settings"].text.endswith("reports no such setting")
+    assert "does not offer DescribeClientQuotas" in found["quotas"].text
+    assert not any("DESCRIBE_CONFIGS" in finding.text + finding.cure for finding in found.values())
+
+
+def test_settings_that_brokers_do_not_report_have_no_value():
+    """Not this client's own, and not Kafka's default."""
+    found = {finding.subject: finding for finding in FailingBroker().findings()}
+    limit = found["topic flights: max.message.bytes"]
+    assert (limit.outcome, limit.text) == (Outcome.UNKNOWN, "the brokers do not report it")
+
+
+def test_idempotence_that_is_off_or_offered_has_no_finding():
+    assert "idempotence" not in subjects(FailingBroker().findings())
+    broker = FailingBroker()
+    del broker.network.offered[InitProducerIdRequest]
+    found = broker.findings(**{"kafka.enable.idempotence": "false"})
+    assert "idempotence" not in subjects(found)
+
+
+@pytest.mark.parametrize(
+    ("host", "cluster_id", "name"),
+    [
+        ("ns.servicebus.windows.net", "ns", "Azure Event Hubs"),
+        ("pkc-4r1.eu-west-1.aws.confluent.cloud", None, "Confluent Cloud"),
+        ("b-1.flights.a1b2.c3.kafka.eu-west-1.amazonaws.com", None, "Amazon MSK"),
+        ("boot-x.c1.kafka-serverless.eu-west-1.amazonaws.com", None, "Amazon MSK Serverless"),
+        ("flights-project.a.aivencloud.com", None, "Aiven"),
+        ("alikafka-post-cn-x-1.alikafka.aliyuncs.com", None, "ApsaraMQ of Alibaba Cloud"),
+        ("streaming.us-phoenix-1.oci.oraclecloud.com", None, "Oracle Cloud's Streaming"),
+        ("cell-1.STREAMING.us-phoenix-1.oci.oraclecloud.com.", None, "Oracle Cloud's Streaming"),
+        ("seed.any.us-east-1.mpx.prd.cloud.redpanda.com", None, "Redpanda"),
+        ("broker", "redpanda.9722a164-329b-4c17-8b03-e3109f0e9196", "Redpanda"),
+        ("broker", "tansu_cluster", "Tansu"),
+        ("pc-1.pool.streamnative.aws.snio.cloud", None, "StreamNative"),
+        ("api-1.discoveryv2.prod-z.us-east-1.warpstream.com", None, "WarpStream"),
+        ("broker", "Vw1Rk", None),
+        ("confluent.cloud.example", None, None),
+        ("notconfluent.cloud", "my-redpanda.x", None),
+        ("ec2-1.eu-west-1.compute.amazonaws.com", "", None),
+    ],
+)
+def test_a_service_is_named_only_by_what_shows_it(host, cluster_id, name):
+    assert service_of(["10.0.0.1", host], cluster_id) == name
+    assert service_of([host, "10.0.0.1"], cluster_id) == name
+
+
+def test_the_service_is_a_finding():
+    broker = FailingBroker()
+    assert "service" not in subjects(broker.findings())
+    broker = FailingBroker()
+    broker.cluster_id = "redpanda.1"
+    (told,) = (finding for finding in broker.findings() if finding.subject == "service")
+    assert told.text == "Redpanda: pykafka-sink docs services says what differs"
+
+
+@pytest.mark.parametrize(("size", "is_warned"), [("1046528", True), ("1000000", False)])
+def test_options_beyond_the_services_limit(size, is_warned):
+    broker = FailingBroker(host="ns.servicebus.windows.net")
+    found = {one.subject: one for one in broker.findings(**{"kafka.max.request.size": size})}
+    assert found["service"].text.startswith("Azure Event Hubs")
+    assert ("kafka.max.request.size" in found) == is_warned
+    if is_warned:
+        assert found["kafka.max.request.size"].outcome is Outcome.WARNED
+        assert "1000000 or less" in found["kafka.max.request.size"].cure
+
+
+@pytest.mark.parametrize(
+    "missing", [InitProducerIdRequest, AddPartitionsToTxnRequest, ListTransactionsRequest]
+)
+def test_exactly_once_names_what_is_not_offered(missing):
+    broker = FailingBroker()
+    offer_transactions(broker)
+    del broker.network.offered[missing]
+    with broker.admin as admin:
+        (told,) = exactly_once(admin, EXACTLY_ONCE.exactly_once, 1000)
+    assert told.outcome is Outcome.FAILED
+    name = missing.__name__.removesuffix("Request")
+    assert f"broker:9092 does not offer {name}, which delivery.guarantee" in told.text
+
+
+def offer_transactions(broker):
+    for request in (
+        FindCoordinatorRequest,
+        InitProducerIdRequest,
+        AddPartitionsToTxnRequest,
+        EndTxnRequest,
+        DescribeTransactionsRequest,
+        ListTransactionsRequest,
+    ):
+        broker.network.offered[request] = (request.min_version, request.max_version)
+
+
+EXACTLY_ONCE = SinkOptions.parse(
+    {
+        "kafka.bootstrap.servers": "b:1",
+        "delivery.guarantee": "exactly-once",
+        "transactional.id.prefix": "flights",
+    }
+)
+
+
 def test_transactions_without_a_coordinator():
     """``__transaction_state`` cannot be created, or its partition has no leader."""
     broker = FailingBroker(1000, Silence)
-    for request in (ListTransactionsRequest, DescribeTransactionsRequest, FindCoordinatorRequest):
-        broker.network.offered[request] = (request.min_version, request.max_version)
-    options = {"kafka.bootstrap.servers": "b:1", "delivery.guarantee": "exactly-once"}
-    options = SinkOptions.parse({**options, "transactional.id.prefix": "flights"})
+    offer_transactions(broker)
     with broker.admin as admin:
-        findings = list(exactly_once(admin, options.exactly_once, 1000))
+        findings = list(exactly_once(admin, EXACTLY_ONCE.exactly_once, 1000))
     (finding,) = (one for one in findings if one.subject == "transaction coordinator")
     assert finding.outcome is Outcome.FAILED
     assert "COORDINATOR_NOT_AVAILABLE" in finding.text

@@ -9,6 +9,7 @@ message definitions, read off Apache Kafka's tags 2.1.1, 2.4.0 and 0.10.2.2.
 from __future__ import annotations
 
 import random
+import re
 import struct
 from typing import NamedTuple
 
@@ -506,6 +507,66 @@ class TestConnections:
         assert sasl_hint(connection) == ""
 
 
+LIMIT_BYTES = 1_046_528
+
+
+class TestConnectionsThatEndAtLargeRequests:
+    """A broker that ends the connection at more than a limit, as Azure Event Hubs does."""
+
+    @pytest.fixture
+    def limited(self, world):
+        def answer(asked):
+            if sum(len(topic.name) for topic in asked.request.topics) > LIMIT_BYTES:
+                raise LoseConnection
+            return topic_api.MetadataResponse()
+
+        world.network._script = answer
+        assert self.failure(world, 1_000) is None
+        return world
+
+    def failure(self, world, size_bytes):
+        """Why a request of about this size has no answer."""
+        names = ["t" * 1_000] * (size_bytes // 1_000)
+        request = topic_api.MetadataRequest([topic_api.MetadataRequestTopic(name=n) for n in names])
+        world.become_ready()
+        (done,) = self.sent(world, request)
+        return done.failure
+
+    def sent(self, world, request):
+        done = world.send(request)
+        while not done:
+            world.client.poll(0, world.clock.ms)
+        return done
+
+    def test_the_third_time_tells_size_and_options(self, limited):
+        for size in (2_000_000, 1_200_000):
+            assert self.failure(limited, size) == "Connection reset by peer"
+        told = self.failure(limited, 1_500_000)
+        assert re.search(r", 3 times while a request of 12\d{5} bytes or more was under way", told)
+        for words in ("kafka.max.request.size", "kafka.batch.size", "[PKS-CONNECT-013]"):
+            assert words in told
+
+    def test_only_an_answer_to_such_a_request_begins_the_count_anew(self, limited):
+        for _ in range(3):
+            self.failure(limited, 1_200_000)
+        assert self.failure(limited, 900_000) is None
+        assert ", 4 times while" in self.failure(limited, 1_200_000)
+        limit, limited.network._script = (
+            limited.network._script,
+            lambda _: topic_api.MetadataResponse(),
+        )
+        assert self.failure(limited, 1_300_000) is None
+        limited.network._script = limit
+        assert self.failure(limited, 1_200_000) == "Connection reset by peer"
+
+    def test_small_requests_tell_nothing(self, world):
+        """Their size is no reason, and a listener with SASL would not have answered before."""
+        loses, world.network._script = world.network._script, lambda _: topic_api.MetadataResponse()
+        assert self.failure(world, 1_000) is None
+        world.network._script = loses
+        assert {self.failure(world, 10_000) for _ in range(5)} == {"Connection reset by peer"}
+
+
 # --- versions -------------------------------------------------------------------------------------
 
 PRODUCE, METADATA, API_VERSIONS, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 3, 18, 19, 22
@@ -677,13 +738,24 @@ class TestOlderBrokers:
         assert negotiated.network.asked == [(API_VERSIONS, version) for version in versions]
         assert negotiated.client.last_failure(BROKER) == f"ApiVersions: {failure}"
 
+    # What librdkafka's mock cluster answers to version 3 and newer: the code of a refusal, and then
+    # not the body of version 0.
+    @pytest.mark.parametrize("unreadable", [b"\0\x23\x02", b"\0\0\x7f"], ids=["refused", "other"])
+    def test_an_answer_that_cannot_be_read_is_asked_for_again_in_version_0(self, unreadable):
+        answers = broker_of(KAFKA_2_4)
+        negotiated = negotiate(lambda version: unreadable if version else answers(0))
+        assert negotiated.network.asked == [(API_VERSIONS, 4), (API_VERSIONS, 0)]
+        assert negotiated.highest(PRODUCE) == 8
+        negotiated = negotiate(lambda version: unreadable)
+        assert negotiated.network.asked == [(API_VERSIONS, 4), (API_VERSIONS, 0)]
+        assert "[PKS-CONNECT-007]" in negotiated.client.last_failure(BROKER)
+
 
 class TestNoCommonVersion:
     @pytest.mark.parametrize(
         ("ranges", "request_", "said"),
         [
             (KAFKA_0_10_2, topic_api.ProduceRequest(), ["Produce:", "3 to 13", "0 to 2"]),
-            (KAFKA_0_10_2, InitProducerIdRequest(), ["InitProducerId:", "0 to 5", "not offered"]),
             (KAFKA_0_10_2, topic_api.CreateTopicsRequest(), ["CreateTopics:", "2 to 7", "0 to 1"]),
         ],
         ids=lambda value: type(value).__name__ if isinstance(value, Request) else None,
@@ -697,6 +769,16 @@ class TestNoCommonVersion:
         # Nothing was sent, and the connection is as good as before.
         assert negotiated.network.asked[-1] == (API_VERSIONS, 0)
         assert negotiated.highest(METADATA) == 2
+
+    def test_a_request_that_is_not_offered(self):
+        """By an old Kafka, or by a service of today."""
+        with pytest.raises(errors.UnsupportedVersionError) as raised:
+            negotiate(broker_of(KAFKA_0_10_2)).send(InitProducerIdRequest())
+        assert (
+            "broker 7 (kafka7.example:9092): the broker does not offer InitProducerId: it"
+            in str(raised.value)
+        )
+        assert "Kafka 2.1" not in str(raised.value)
 
     def test_a_broker_that_is_too_new_is_not_called_old(self):
         with pytest.raises(errors.UnsupportedVersionError) as raised:

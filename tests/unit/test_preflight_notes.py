@@ -3,6 +3,7 @@
 import logging
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from uuid import UUID
 
@@ -11,11 +12,17 @@ from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import BootstrapError, ConfigError, sentence
-from spark_kafka_sink.base.model import PlannedTopic
+from spark_kafka_sink.base.model import Node, PlannedTopic
 from spark_kafka_sink.config.config_def import read_properties
 from spark_kafka_sink.config.sink_options import UNIX_SOCKETS, SinkOptions
 from spark_kafka_sink.jobs.settings import defaults_of_jobs
 from spark_kafka_sink.localkafka.cluster import free_ports
+from spark_kafka_sink.network.admin import DEFAULT_SETTINGS, AdminClient
+from spark_kafka_sink.protocol.messages.topics import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
 from spark_kafka_sink.spark import preflight, versions
 from spark_kafka_sink.spark import topics as topics_module
 from spark_kafka_sink.spark.planning import plan_schemas, plan_transactions
@@ -27,6 +34,7 @@ from spark_kafka_sink.tools.check import _spark_settings
 from tests.answering import SameAnswer
 from tests.simulation.time import SimClock
 from tests.unit.batches import answer, topic
+from tests.unit.scripted_network import ScriptedNetwork
 
 
 def options(**more):
@@ -276,6 +284,40 @@ def test_a_stream_that_may_have_committed_waits_for_a_port_that_is_not_kafka(cap
     (told,) = caplog.messages
     assert "this address is an HTTP server" in told
     assert sentence(told).endswith("the tasks will wait for the brokers")
+
+
+# --- what brokers do not offer -------------------------------------------------------------------
+
+
+def test_brokers_without_idempotence_are_known_before_the_first_task(monkeypatch):
+    """In streams that may have committed, too, and after a check for a job that needs none."""
+
+    def answer(asked):
+        brokers = [MetadataResponseBroker(1, "noted", 1)]
+        return MetadataResponse(brokers=brokers, topics=[topic((1, 0))])
+
+    def of(config, clock, patience_ms=None):
+        return AdminClient([("noted", 1)], DEFAULT_SETTINGS, network, clock, Random(1))
+
+    clock, nodes = SimClock(0), {1: Node(1, "noted", 1)}
+    network = ScriptedNetwork(nodes, clock, answer, {MetadataRequest: (0, 12)})
+    monkeypatch.setattr(AdminClient, "of", of)
+    for is_stream in (False, True):
+        without = options(**{"kafka.enable.idempotence": "false"})
+        plan = preflight.check_cluster(without, is_stream, clock).topics_plan
+        assert plan.topics["t"].partitions_count == 1
+        with pytest.raises(ConfigError, match="Set kafka.enable.idempotence=false") as raised:
+            preflight.check_cluster(options(), is_stream, clock)
+        assert raised.value.code == "CONNECT-012"
+
+
+def test_a_jobs_admin_requests_have_its_client_id():
+    """Some services read a zone from it, and brokers a quota."""
+    with SameAnswer(b"HTTP/1.1 400 Bad Request\r\n\r\n") as server:
+        given = {"kafka.bootstrap.servers": server.address, "kafka.client.id": "f,zone=a"}
+        with pytest.raises(BootstrapError):
+            preflight.check_cluster(options(**given), is_stream=False)
+    assert b"f,zone=a" in server.asked[0]
 
 
 # --- Spark's setting for Unix domain sockets -----------------------------------------------------
