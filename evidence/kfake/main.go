@@ -8,10 +8,12 @@ package main
 
 import (
 	"bufio"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"sync"
@@ -39,6 +41,8 @@ type command struct {
 	Ms         int32             `json:"ms"`
 }
 
+const sizeBytes = 4
+
 type seen struct {
 	Api  string `json:"api"`
 	Node int32  `json:"node"`
@@ -59,9 +63,11 @@ func main() {
 	brokers := flag.Int("brokers", 1, "how many")
 	version := flag.String("version", "", "of the Kafka whose requests are known; the newest if not given")
 	configs := flag.String("configs", "{}", "of the brokers, as JSON")
+	offered := flag.String("offered", "{}", "highest version by API, as JSON; -1: not offered")
+	limit := flag.Uint("limit", math.MaxUint32, "bytes of a request; a larger one ends its connection")
 	flag.Parse()
 
-	b := &broker{released: make(chan struct{}), cuts: &cuts{}}
+	b := &broker{released: make(chan struct{}), cuts: &cuts{limit: uint32(*limit)}}
 	asked := map[string]string{}
 	fail(json.Unmarshal([]byte(*configs), &asked))
 	options := []kfake.Opt{
@@ -70,11 +76,21 @@ func main() {
 		kfake.ListenFn(b.cuts.listen),
 		kfake.SleepOutOfOrder(),
 	}
+	versions := kversion.Stable()
 	if *version != "" {
-		versions := kversion.FromString(*version)
+		versions = kversion.FromString(*version)
 		if versions == nil {
 			fail(fmt.Errorf("no version of Kafka: %q", *version))
 		}
+	}
+	highest := map[string]int16{}
+	fail(json.Unmarshal([]byte(*offered), &highest))
+	for api, version := range highest {
+		key, err := keyOf(api)
+		fail(err)
+		versions.SetMaxKeyVersion(key, version)
+	}
+	if *version != "" || len(highest) > 0 {
 		options = append(options, kfake.MaxVersions(versions))
 	}
 	cluster, err := kfake.NewCluster(options...)
@@ -249,8 +265,12 @@ func errorOf(name string) (*kerr.Error, error) {
 }
 
 // cuts ends connections instead of answering: the next answer of all, when next is set. One client
-// writes at a time, so it is the answer to the request that set it.
-type cuts struct{ next atomic.Bool }
+// writes at a time, so it is the answer to the request that set it. It also ends a connection whose
+// client announces a request of more than limit bytes.
+type cuts struct {
+	next  atomic.Bool
+	limit uint32
+}
 
 func (c *cuts) listen(network, address string) (net.Listener, error) {
 	listener, err := net.Listen(network, address)
@@ -273,6 +293,16 @@ func (l *cutListener) Accept() (net.Conn, error) {
 type cutConn struct {
 	net.Conn
 	cuts *cuts
+}
+
+// Read ends the connection at the size of a too large request, which kfake reads on its own.
+func (c *cutConn) Read(data []byte) (int, error) {
+	count, err := c.Conn.Read(data)
+	if len(data) == sizeBytes && count == sizeBytes && binary.BigEndian.Uint32(data) > c.cuts.limit {
+		_ = c.Conn.Close()
+		return 0, net.ErrClosed
+	}
+	return count, err
 }
 
 func (c *cutConn) Write(data []byte) (int, error) {

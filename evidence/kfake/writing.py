@@ -31,14 +31,19 @@ class Seen(NamedTuple):
 
 
 class KfakeCluster:
-    """A context manager. ``version``: of the Kafka whose versions of requests it knows."""
+    """A context manager. ``version``: of the Kafka whose versions of requests it knows.
 
-    def __init__(self, program, brokers=1, version="", configs=None):
+    offered: highest version by API that differs from that Kafka's; -1: not offered
+    limit: bytes of a request; a larger one ends its connection
+    """
+
+    def __init__(self, program, brokers=1, version="", configs=None, offered=None, limit=None):
         self.version = version
         self._process = subprocess.Popen(
             [
                 *(str(program), "-brokers", str(brokers), "-version", version),
-                *("-configs", json.dumps(configs or {})),
+                *("-configs", json.dumps(configs or {}), "-offered", json.dumps(offered or {})),
+                *(() if limit is None else ("-limit", str(limit))),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
