@@ -269,8 +269,11 @@ class SelectorNetwork:
 
     def poll(self, timeout_ms: int) -> list[NetworkEvent]:
         events, self._pending = self._pending, []
+        # kqueue lists a socket twice that can be both read and written.
+        ready: dict[Channel | None, int] = {}
         for key, mask in self._select(0 if events else timeout_ms):
-            channel: Channel | None = key.data
+            ready[key.data] = ready.get(key.data, 0) | mask
+        for channel, mask in ready.items():
             if channel is None:
                 self._drain_wakeups()
             else:

@@ -8,6 +8,7 @@ import contextlib
 import os
 import random
 import resource
+import selectors
 import socket
 import struct
 import threading
@@ -44,8 +45,19 @@ CHANNEL = 7
 MIB = 1024 * 1024
 
 
-@pytest.fixture
-def network():
+class LikeKqueue(selectors.PollSelector):
+    """As the selector of macOS: it lists a socket twice that can be written to and read."""
+
+    def select(self, timeout=None):
+        both = (selectors.EVENT_WRITE, selectors.EVENT_READ)
+        return [
+            (key, event) for key, mask in super().select(timeout) for event in both if mask & event
+        ]
+
+
+@pytest.fixture(params=[selectors.DefaultSelector, LikeKqueue])
+def network(request, monkeypatch):
+    monkeypatch.setattr(selectors, "DefaultSelector", request.param)
     network = SelectorNetwork()
     yield network
     network.close()
