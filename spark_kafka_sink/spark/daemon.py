@@ -3,7 +3,8 @@
 ``spark.python.daemon.module=spark_kafka_sink.spark.daemon``. An executor starts one daemon, which
 forks every Python worker. A worker inherits the daemon's modules, in memory that all workers share.
 Spark's own daemon loads almost nothing because threads do not survive a fork. This daemon checks
-that: if a thread still exists after a fork, it starts again without loaded modules.
+that: if a thread still exists after a fork, it starts again without loaded modules. Where threads
+cannot be counted, as on macOS, it loads nothing.
 
 Over TCP, a worker that has answered delays its acknowledgements by 40 ms, and Spark's JVM does not
 send the next small part of a task before them (Nagle). So a worker acknowledges at once from the
@@ -50,7 +51,7 @@ _STDOUT, _STDERR = 1, 2
 
 
 class ThreadsStartedError(Exception):
-    """A loaded module has started threads, which workers would not have."""
+    """A loaded module has started threads, or may have, which workers would not have."""
 
 
 class TooLittleMemoryError(Exception):
@@ -63,6 +64,8 @@ def load() -> None:
     Raises ThreadsStartedError, TooLittleMemoryError, or any error of an import.
     """
     before = _threads()
+    if not before:
+        raise ThreadsStartedError(f"there is no {_THREADS}, which would show threads")
     gc.disable()
     try:
         _import_all()
@@ -135,10 +138,7 @@ def _refuse_small_limit() -> None:
     A worker inherits these addresses, whether its code uses them or not.
     """
     limit = _worker_mib()
-    try:
-        pages = int(Path(_SIZES).read_text(encoding="ascii").split()[0])
-    except OSError:  # not Linux: Spark sets no limit that holds there
-        return
+    pages = int(Path(_SIZES).read_text(encoding="ascii").split()[0])
     loaded = pages * os.sysconf("SC_PAGE_SIZE") >> 20
     if limit and loaded > limit * _MOST_OF_LIMIT:
         raise TooLittleMemoryError(

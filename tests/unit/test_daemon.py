@@ -42,17 +42,13 @@ def begin_a_task(ours, theirs):
         pyspark.worker.main(os.fdopen(os.dup(ours.fileno()), "rb"), io.BytesIO())
     except (Exception, SystemExit):  # there is no task to read
         pass
-has_quick_ack = hasattr(socket, "TCP_QUICKACK")
-if has_quick_ack:
-    tcp = between_tasks()
-    acknowledges = [acknowledges_at_once(tcp[0])]
-    begin_a_task(*tcp)
-    acknowledges.append(acknowledges_at_once(tcp[0]))
-else:
-    acknowledges = [0, 1]
+tcp = between_tasks()
+acknowledges = [acknowledges_at_once(tcp[0])]
+begin_a_task(*tcp)
+acknowledges.append(acknowledges_at_once(tcp[0]))
 begin_a_task(*socket.socketpair())  # a Unix domain socket
 limit = int(os.environ["PYSPARK_EXECUTOR_MEMORY_MB"]) << 20
-threads = len(os.listdir("/proc/self/task")) if os.path.exists("/proc/self/task") else 1
+threads = len(os.listdir("/proc/self/task"))
 told = []
 for _ in range(2):
     read, write = os.pipe()
@@ -84,6 +80,8 @@ os.environ["PYSPARK_EXECUTOR_MEMORY_MB"] = "300"
 load_again()
 del os.environ["PYSPARK_EXECUTOR_MEMORY_MB"]
 daemon._OF_SPARK = (*daemon._OF_SPARK, "starts_a_thread")
+load_again()
+daemon._THREADS = "/no/such/folder"
 load_again()
 left_set = [n for n in os.environ if "MALLOC" in n]
 print(json.dumps([threads, acknowledges, left_set, told, refused]))
@@ -162,7 +160,7 @@ def test_a_worker_has_all_loaded_nothing_of_anothers_own_and_room_for_its_own_da
             "PYTHONPATH": os.pathsep.join([str(tmp_path), str(REPOSITORY)]),
         },
     )
-    threads, acknowledges, left_set, told, (small, threaded) = json.loads(done.stdout)
+    threads, acknowledges, left_set, told, (small, threaded, unseen) = json.loads(done.stdout)
     first, second = told
     assert threads == 1
     assert acknowledges == [0, 1], "a worker acknowledges at once from the beginning of a task"
@@ -179,6 +177,7 @@ def test_a_worker_has_all_loaded_nothing_of_anothers_own_and_room_for_its_own_da
         "TooLittleMemoryError: spark.executor.pyspark.memory leaves 300 MiB for each worker, and "
     )
     assert threaded.startswith("ThreadsStartedError: threads were started: ")
+    assert unseen == "ThreadsStartedError: there is no /no/such/folder, which would show threads"
 
 
 def test_it_is_sparks_daemon_and_what_imports_print_is_not_taken_for_its_port(tmp_path):
