@@ -498,6 +498,15 @@ def test_a_glibc_that_refuses_is_left_as_it_is(monkeypatch):
     assert asked == [(worker._M_MMAP_THRESHOLD, worker.LARGEST_KEPT_BYTES)]
 
 
+def test_without_glibc_nothing_is_set(monkeypatch):
+    """As on macOS."""
+    for name in worker._OF_THE_USER:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    worker.keep_large_blocks()
+    worker.keep_one_arena()
+
+
 PLANNING = """
 from pyspark.sql.types import StringType, StructField, StructType
 from spark_kafka_sink.spark.source import KafkaSinkDataSource

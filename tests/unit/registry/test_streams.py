@@ -394,7 +394,9 @@ def test_other_local_folders_are_not_used(tmp_path, folder, monkeypatch, name, m
     assert [*local.iterdir()] == []
 
 
-def test_files_of_processes_that_have_ended_are_removed(folder):
+@pytest.mark.parametrize("proc", ["/proc", "/no/such/folder"])
+def test_files_of_processes_that_have_ended_are_removed(folder, monkeypatch, proc):
+    monkeypatch.setattr(machine, "_PROC", Path(proc))
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     with child:
         SchemaCache(child.pid).write("asked", KNOWN)
