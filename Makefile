@@ -5,8 +5,8 @@
 # make quick   the same without Kafka, Spark and most simulated lives: 60 seconds; make quick ROOM=transactions
 #                 runs the tests that reach one room or module of the package: tests/rooms.py
 # make kernels   compile the kernels of a checkout, where they are missing or of other sources: a minute, with
-#                 progress; every target that needs them does so first. With Debian's package lld for all of Linux
-# make test-aarch64   the tests of the kernels on the library for aarch64, emulated: 10 minutes; first, as root:
+#                 progress; every target that needs them does so first. With Debian's package lld for all platforms
+# make test-aarch64   the tests of the kernels on the libraries for aarch64 and for macOS, emulated: 20 minutes; first, as root:
 #                 dpkg --add-architecture arm64 && apt-get update && apt-get install --no-install-recommends qemu-user lld
 # make wheel   the package as a file, in dist/, with the kernels for what this machine can link
 # make dist    wheel and sdist of the last commit, built twice and compared, in dist/; make sbom describes them;
@@ -236,4 +236,4 @@ $(RELEASE)/installed: release/requirements.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-lowest $(VENV)-aarch64 spark_kafka_sink/record/compiled/kernels-*.so $(VENV)-versions $(VENV)-clusters $(RELEASE) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-lowest $(VENV)-aarch64 $(VENV)-macos spark_kafka_sink/record/compiled/kernels-*.so $(VENV)-versions $(VENV)-clusters $(RELEASE) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

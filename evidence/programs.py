@@ -238,6 +238,13 @@ PROGRAMS = {
         environment="browser",
         machine="Debian's chromium-headless-shell",
     ),
+    "macos": Program(
+        "kernels, sockets, a local Kafka, quickstart, tutorial and demo work on a Mac, with a report to "
+        "paste into an issue; without make: `python3 -m evidence macos`",
+        "10 min",
+        "evidence.macos.laptop",
+        machine="a Mac",
+    ),
     "publishing": Program(
         "the files of a release: types, licences, the recipe for conda, all unit tests from the sdist",
         "6 min",

@@ -20,8 +20,6 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 _PACKAGE = Path("spark_kafka_sink")
 _RECORD = _PACKAGE / "record"
 _BUILD = "spark_kafka_sink.record.kernels.build"
-_EVERYWHERE = {"kernels-linux-aarch64.so", "kernels-linux-x86_64.so"}
-"""A wheel with these libraries serves all supported platforms: Linux on both processors."""
 
 
 class KernelsHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -53,7 +51,8 @@ class KernelsHook(BuildHookInterface):  # type: ignore[type-arg]
         for path in self._libraries():
             if path.name not in current:
                 path.unlink()
-        if self.target_name == "wheel" and version == "standard" and not current >= _EVERYWHERE:
+        all_names = {f"kernels-{one}.so" for one in self._sources()["PLATFORMS"]}
+        if self.target_name == "wheel" and version == "standard" and not current >= all_names:
             here = sysconfig.get_platform().replace("-", "_").replace(".", "_")
             build_data.update(pure_python=False, tag=f"py3-none-{here}")
 

@@ -20,6 +20,8 @@ import tempfile
 from io import BytesIO
 from pathlib import Path
 
+from spark_kafka_sink.record.kernels.sources import PLATFORMS
+
 ROOT = Path(__file__).resolve().parents[1]
 # Settings that differ between machines, and must not change the files.
 _SURROUNDINGS = (
@@ -27,8 +29,6 @@ _SURROUNDINGS = (
     {"TZ": "Asia/Kathmandu", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "2"},
 )
 _UMASKS = (0o022, 0o077)
-PLATFORMS = ("linux-aarch64", "linux-x86_64")
-"""Platforms whose kernels the wheel contains."""
 SUMS = "SHA256SUMS"
 
 

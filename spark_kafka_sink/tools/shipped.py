@@ -190,8 +190,8 @@ packages that the command lists. If it does not, ship a packed environment with 
 `pykafka-sink docs clusters`.
 
 Call pyspark_kafka_sink.register(spark) once in the session, because Spark does not find such a sink
-by itself. The file serves the platforms that the command lists. A release has Linux on x86_64 and
-aarch64.
+by itself. The file serves the platforms that the command lists. macOS loads no kernels out of a
+zip file: install the wheel there.
 """
 _PACKAGE_EXAMPLES = (
     ("the file", "pykafka-sink package --output sink.zip"),
@@ -239,6 +239,7 @@ def _run_package(arguments: argparse.Namespace) -> int:
         return EXIT_OK
     print(f"{output}: {len(modules)} modules of pykafka-sink {spark_kafka_sink.__version__}")
     print(f"it has kernels for {', '.join(platforms)}: the executors must be of these platforms")
+    print("macOS loads no kernels out of a zip file: install the wheel there")
     print(f"the Python of driver and executors must have: {', '.join(needed)}")
     print("in the session, before the first write: pyspark_kafka_sink.register(spark)")
     return EXIT_OK

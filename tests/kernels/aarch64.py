@@ -1,4 +1,5 @@
-"""``make test-aarch64``: run the tests of the kernels on the aarch64 library, emulated by qemu.
+"""``make test-aarch64``: run the tests of the kernels on the aarch64 library, emulated by qemu, and on
+the arm64 library for macOS, which ``mach_o`` loads there.
 
 The command assembles an interpreter for aarch64 from Debian's packages and wheels in .venv-aarch64;
 this machine's interpreter stays unchanged. First run, as root, ``dpkg --add-architecture arm64 &&
@@ -32,7 +33,7 @@ _OF_DEBIAN = (
 )
 _WHEELS = (
     *("pytest", "pytest-timeout", "hypothesis", "numpy", "pyarrow", "lz4", "zstandard", "crc32c"),
-    *("isal", "mmh3", "cryptography", "protobuf", "jsonschema", "psutil", "cramjam"),
+    *("isal", "mmh3", "cryptography", "protobuf", "jsonschema", "psutil", "cramjam", "lief"),
 )
 # In plain Python, and on no index as wheels: these are used where this interpreter has them.
 _OF_THIS_INTERPRETER = ("pyspark", "py4j")
@@ -87,12 +88,15 @@ def main():
     # Emulation takes ten times as long: the profile for CI has no deadline for an example.
     without += ["--hypothesis-profile=ci", "--deselect", _STARTS_A_PROCESS]
     path = os.pathsep.join((str(FOLDER / "site"), str(ROOT)))
-    return subprocess.run(
-        [*command, *without, *(sys.argv[1:] or TESTS)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
-        check=False,
-    ).returncode
+    return max(
+        subprocess.run(
+            [*command, *without, *plugin, *(sys.argv[1:] or TESTS)],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+            check=False,
+        ).returncode
+        for plugin in ((), ("-p", "tests.kernels.mach_o"))
+    )
 
 
 if __name__ == "__main__":

@@ -45,10 +45,13 @@ class Target(NamedTuple):
     linked: tuple[str, ...]
 
 
-# Symbols for debuggers would be half of a file. No C library is linked, because the process that
+# Symbols for debuggers would be half of a file. On Linux no C library is linked: the process that
 # loads the kernels has memmove already, from any C library.
 _ELF = ("-shared", "-s", "-z", "noexecstack", "--build-id=none")
-_MACH_O = ("-dylib", "-undefined", "dynamic_lookup", "-platform_version", "macos", "11.0", "11.0")
+_MACH_O = (
+    *("-dylib", "-lSystem", "-install_name", "@rpath/kernels.so"),
+    *("-platform_version", "macos", "11.0", "11.0"),
+)
 # Every processor since about 2009 supports x86-64-v2, which NumPy requires too.
 TARGETS = {
     "linux-x86_64": Target("x86_64-unknown-linux-gnu", "x86-64-v2", (*_ELF, "-m", "elf_x86_64")),
@@ -56,13 +59,29 @@ TARGETS = {
     "darwin-arm64": Target("arm64-apple-macosx11.0", "apple-m1", (*_MACH_O, "-arch", "arm64")),
     "darwin-x86_64": Target("x86_64-apple-macosx11.0", "x86-64-v2", (*_MACH_O, "-arch", "x86_64")),
 }
+# macOS loads only libraries that name libSystem. A linker reads in this file, instead of in Apple's
+# library, where libSystem is and what it has.
+_LIBSYSTEM = """\
+--- !tapi-tbd
+tbd-version: 4
+targets: [ x86_64-macos, arm64-macos ]
+install-name: '/usr/lib/libSystem.B.dylib'
+exports:
+  - targets: [ x86_64-macos, arm64-macos ]
+    symbols: [ _memcpy, _memmove, _memset, dyld_stub_binder ]
+...
+"""
+_OWN_LINKERS = {
+    "darwin": "Xcode's command line tools (xcode-select --install) or ",
+    "linux": "binutils (ld) or ",
+}
 
 
-def linker_for(platform: str) -> str | None:
-    """Return the command that links for ``platform``; None if this machine has none."""
-    if platform.startswith("linux-") and shutil.which("ld.lld"):
-        return "ld.lld"
-    return "ld" if platform == platform_name() and shutil.which("ld") else None
+def linker_for(platform: str) -> tuple[str, ...]:
+    """Return the command that links for ``platform``; empty if this machine has none."""
+    if shutil.which("lld"):
+        return ("lld", "-flavor", "darwin" if platform.startswith("darwin-") else "gnu")
+    return ("ld",) if platform == platform_name() and shutil.which("ld") else ()
 
 
 def build(platforms: list[str], folder: Path = FOLDER) -> list[Path]:
@@ -83,15 +102,13 @@ def is_current(path: Path) -> bool:
     return path.is_file() and symbol().encode() in path.read_bytes()
 
 
-def _require_linker(platform: str) -> str:
+def _require_linker(platform: str) -> tuple[str, ...]:
     if platform not in TARGETS:
         raise BuildError(f"there is no {platform}: kernels are made for {', '.join(TARGETS)}")
     linker = linker_for(platform)
-    if linker is None:
-        own = "binutils (ld) or lld (ld.lld)" if platform == platform_name() else "lld (ld.lld)"
-        if platform.startswith("darwin-"):
-            own = "Xcode's command line tools, on macOS: xcode-select --install"
-        raise BuildError(f"no linker for {platform}: install {own}")
+    if not linker:
+        own = _OWN_LINKERS.get(sys.platform, "") if platform == platform_name() else ""
+        raise BuildError(f"no linker for {platform}: install {own}lld")
     return linker
 
 
@@ -134,9 +151,10 @@ def _compiler_environment(folder: Path) -> dict[str, str]:
     }
 
 
-def _link(linker: str, platform: str, folder: Path) -> None:
+def _link(linker: tuple[str, ...], platform: str, folder: Path) -> None:
     output, unlinked = folder / library_name(platform), folder / f"{platform}.o"
-    command = [linker, *TARGETS[platform].linked, "-o", str(output), str(unlinked)]
+    (folder / "libSystem.tbd").write_text(_LIBSYSTEM, encoding="ascii")
+    command = [*linker, *TARGETS[platform].linked, f"-L{folder}", "-o", str(output), str(unlinked)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
         raise BuildError(f"{' '.join(command)} has failed:\n{result.stderr}")
@@ -168,7 +186,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"kernels: {error}", file=sys.stderr)
         return 1
     if not asked and len(wanted) == 1:
-        print(f"for {wanted[0]} alone: with LLVM's linker (Debian's package lld) for all of Linux")
+        print(f"for {wanted[0]} alone: lld (Debian's package lld) links for all platforms")
     return 0
 
 

@@ -14,6 +14,8 @@ COMPILER = ("numba==0.68.1", "llvmlite==0.50.0")
 """The compiler's packages in exact versions: other versions generate other machine code."""
 OLDEST_PYTHON = (3, 10)
 """The oldest Python version that the compiler's packages support."""
+PLATFORMS = ("darwin-arm64", "darwin-x86_64", "linux-aarch64", "linux-x86_64")
+"""The platforms whose libraries a release contains."""
 _FOLDERS = ("compiled", "kernels")
 _LOADER = "library.py"
 _DIGEST_DIGITS = 32

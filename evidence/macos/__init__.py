@@ -1,0 +1,1 @@
+"""The sink on a machine with macOS."""
