@@ -2,16 +2,17 @@
 
 ``python -m pytest -p tests.kernels.mach_o …`` runs tests of kernels on the library for macOS on this
 processor. The plugin does what macOS does with such a file: it maps the segments, and writes the
-addresses of the C functions that the code calls.
+addresses of the C functions that the code calls. ``python -m tests.kernels.mach_o FILE`` prints what
+LIEF reads of a library.
 """
 
 import ctypes
+import json
 import mmap
 import os
 import platform
+import sys
 from pathlib import Path
-
-import lief
 
 from spark_kafka_sink.record.compiled import calls
 from spark_kafka_sink.record.compiled.library import library_name
@@ -29,34 +30,50 @@ def library_of(processor):
     return FOLDER / library_name(f"darwin-{processor}")
 
 
-def parsed(path):
-    """What LIEF reads of a library for one processor."""
-    return lief.parse(str(path))
+def read(path):
+    """What LIEF reads of a library for one processor; addresses are relative to its first byte."""
+    import lief  # of a process of its own in `make test`: it writes to stderr at the end of pytest
+
+    library = lief.parse(str(path))
+    signature = library.code_signature
+    return {
+        "processor": library.header.cpu_type.name.lower(),
+        "system": library.build_version.platform.name,
+        "oldest": list(library.build_version.minos),
+        "libraries": [one.name for one in library.libraries],
+        "exported": {one.name: one.value for one in library.exported_symbols},
+        "imported": [one.name for one in library.imported_symbols],
+        "bindings": [(one.address, one.symbol.name) for one in library.bindings],
+        "relocations": [one.address for one in library.relocations],
+        "segments": [(s.virtual_address, s.file_offset, s.file_size) for s in library.segments],
+        "size": library.virtual_size,
+        "signature": signature and (signature.data_offset, signature.data_size),
+    }
 
 
 class Image:
     """A library in the memory of this process."""
 
     def __init__(self, path):
-        library = parsed(path)
-        self._offsets = {symbol.name: symbol.value for symbol in library.exported_symbols}
+        library, content = read(path), path.read_bytes()
+        self._offsets = library["exported"]
         with open(os.memfd_create("kernels"), "wb") as file:
-            file.truncate(library.virtual_size)
-            for segment in library.segments:
-                file.seek(segment.virtual_address)
-                file.write(bytes(segment.content))
+            file.truncate(library["size"])
+            for address, offset, size in library["segments"]:
+                file.seek(address)
+                file.write(content[offset : offset + size])
             file.flush()
             # Of a file: processors of Arm may run other code than was just written to memory.
             self._memory = mmap.mmap(
-                file.fileno(), library.virtual_size, flags=mmap.MAP_PRIVATE, prot=_ALL
+                file.fileno(), library["size"], flags=mmap.MAP_PRIVATE, prot=_ALL
             )
         self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        for relocation in library.relocations:
-            self._write(relocation.address, self._base + self._read(relocation.address))
-        for binding in library.bindings:
-            if binding.symbol.name != OF_THE_LOADER:
-                function = getattr(ctypes.CDLL(None), binding.symbol.name.removeprefix("_"))
-                self._write(binding.address, ctypes.cast(function, ctypes.c_void_p).value)
+        for address in library["relocations"]:
+            self._write(address, self._base + self._read(address))
+        for address, name in library["bindings"]:
+            if name != OF_THE_LOADER:
+                function = getattr(ctypes.CDLL(None), name.removeprefix("_"))
+                self._write(address, ctypes.cast(function, ctypes.c_void_p).value)
 
     def address_of(self, name):
         return self._base + self._offsets[f"_{name}"]
@@ -74,3 +91,7 @@ def pytest_configure(config):
 
 def pytest_report_header(config):
     return f"kernels: {calls.address_in_library.__self__}"
+
+
+if __name__ == "__main__":
+    print(json.dumps(read(Path(sys.argv[1]))))

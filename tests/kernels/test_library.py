@@ -23,12 +23,15 @@ from spark_kafka_sink.record.compiled import library
 from spark_kafka_sink.record.compiled.calls import KERNELS
 from spark_kafka_sink.record.compiled.library import library_name, platform_name
 from spark_kafka_sink.record.kernels import memory
+from spark_kafka_sink.record.kernels.build import linker_for
 from spark_kafka_sink.record.kernels.sources import COMPILER, symbol
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "spark_kafka_sink"
 FOLDER = PACKAGE / "record" / "kernels"
 BUILD = "spark_kafka_sink.record.kernels.build"
+# The second one has another linker, and a signature.
+BUILT = [platform_name(), *(["darwin-arm64"] if linker_for("darwin-arm64") else [])]
 ONE_KERNEL = """
 from spark_kafka_sink.record.kernels.memory import int64_array, kernel
 
@@ -110,7 +113,7 @@ def run(root, *words, **variables):
 def built_once(tmp_path_factory):
     """Return such a copy with its library. Leave it as it is: the compiler takes seconds."""
     root = copy_of_the_package(tmp_path_factory.mktemp("built") / "copy")
-    done = run(root, "-m", BUILD, platform_name())
+    done = run(root, "-m", BUILD, *BUILT)
     assert done.returncode == 0, done.stderr
     assert "1 of 1  sum_of" in done.stdout
     return root
@@ -163,8 +166,8 @@ class TestBuilt:
         other = 'import platform; platform.machine = lambda: "riscv64"\n'
         done = run(built, "-c", other + SUM)
         assert done.returncode == 1
-        known = f"no kernels for {sys.platform}-riscv64, it has them for {platform_name()}"
-        assert known in done.stderr
+        known = ", ".join(sorted(BUILT))
+        assert f"no kernels for {sys.platform}-riscv64, it has them for {known}" in done.stderr
         shutil.rmtree(built / "spark_kafka_sink" / "record" / "kernels")
         assert "install pykafka-sink from its sdist" in run(built, "-c", other + SUM).stderr
 
@@ -174,11 +177,13 @@ class TestBuilt:
         assert f"the kernels' library {library_of(built)} cannot be loaded" in done.stderr
 
     def test_settings_of_the_compiler_change_nothing(self, built):
-        before = library_of(built).read_bytes()
-        library_of(built).unlink()
+        before = {path: path.read_bytes() for path in library_of(built).parent.glob("*.so")}
+        assert len(before) == len(BUILT)
+        for path in before:
+            path.unlink()
         foreign = {"NUMBA_OPT": "0", "NUMBA_DISABLE_JIT": "1", "NUMBA_CPU_NAME": "generic"}
-        assert run(built, "-m", BUILD, platform_name(), **foreign).returncode == 0
-        assert library_of(built).read_bytes() == before
+        assert run(built, "-m", BUILD, *BUILT, **foreign).returncode == 0
+        assert {path: path.read_bytes() for path in before} == before
 
     @pytest.mark.long  # `make dist` compares two builds as well
     @pytest.mark.skipif(platform.machine() != "x86_64", reason="two processors of x86_64")
@@ -207,6 +212,8 @@ class TestRefused:
         done = run(copied, "-m", BUILD, PATH=str(copied))
         assert done.returncode == 1
         assert f"no linker for {platform_name()}: install" in done.stderr
+        done = run(copied, "-m", BUILD, "darwin-arm64", PATH=str(copied))
+        assert "no linker for darwin-arm64: install lld\n" in done.stderr
         assert not list(copied.rglob("*.so"))
         assert not list(copied.rglob("*.o"))
 
