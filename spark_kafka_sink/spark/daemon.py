@@ -99,7 +99,8 @@ def _acknowledge_tasks_at_once() -> None:
     Linux takes this setting back when the worker answers, so each task sets it again.
     Source: tcp(7), TCP_QUICKACK.
     """
-    if not hasattr(socket, "TCP_QUICKACK"):  # not Linux
+    acknowledge_at_once: int | None = getattr(socket, "TCP_QUICKACK", None)
+    if acknowledge_at_once is None:  # not Linux
         return
     worker: Any = importlib.import_module(TASKS)
     run_task = worker.main
@@ -108,7 +109,7 @@ def _acknowledge_tasks_at_once() -> None:
     def run_acknowledged(infile: Any, outfile: Any) -> None:
         with suppress(OSError), socket.socket(fileno=os.dup(infile.fileno())) as connection:
             # A Unix domain socket needs no acknowledgement, and rejects the setting.
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+            connection.setsockopt(socket.IPPROTO_TCP, acknowledge_at_once, 1)
         run_task(infile, outfile)
 
     worker.main = run_acknowledged
