@@ -41,6 +41,7 @@ _TOPIC = "stopped"
 _STOPS = 200
 _LATEST_S = 4.0
 _SETTLED_S = 10.0
+_AGAIN_S = 30.0
 _OF_THE_DRIVER = ".driver"
 _DRIVER_SETTLED_S = 90.0
 """Its transactions have a timeout of 60 s, and brokers look for such each 10 s."""
@@ -179,7 +180,11 @@ def stopped(process, stop, kafka, folder):
             process.traps.release(name)
         process.await_word("ended", ended + 1)
     else:
-        process.signal(signal.SIGINT if stop.how == CTRL_C else signal.SIGTERM)
+        number = signal.SIGINT if stop.how == CTRL_C else signal.SIGTERM
+        process.signal(number)
+        # Python drops the KeyboardInterrupt if it is raised in a callback of Py4J's.
+        while not eventually(lambda: not process.is_running, _AGAIN_S):
+            process.signal(number)
         process.wait()
         if name is not None:  # the JVM waits for a process that is held
             process.traps.release(name)
