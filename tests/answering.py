@@ -11,13 +11,14 @@ class SameAnswer(threading.Thread):
     ``accepted``: how many connections; ``asked``: the first bytes of each
     """
 
-    def __init__(self, answer):
+    def __init__(self, answer, address=("127.0.0.1", 0)):
         super().__init__(daemon=True)
         self._answer = answer
         self.accepted = 0
         self.asked = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._listener = socket.create_server(address)
+        self.port = self._listener.getsockname()[1]
+        self.address = f"{address[0]}:{self.port}"
 
     def __enter__(self):
         self.start()

@@ -11,7 +11,7 @@ _VERDICTS = ("unit/test_preflight_notes.py",)
 _IN_WRITES = ("unit/test_writes.py",)
 _LETTERS = ("simulation/test_dead_letters.py",)
 _NAMES = ("unit/test_record_columns.py",)
-_OPTIONS = ("unit/test_sink_options.py",)
+_OPTIONS = ("unit/test_options.py",)
 _BACKGROUND = ("unit/test_background.py",)
 _KEY = "producer.bootstrap_servers, producer.security, options.topic, options.dead_letters"
 

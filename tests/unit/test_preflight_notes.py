@@ -1,6 +1,7 @@
 """What is told before brokers are asked: options without effect, a file that cannot be written."""
 
 import logging
+import socket
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -274,6 +275,27 @@ def test_a_port_that_is_not_kafka_is_named_after_its_first_answer(answer, cause)
         with pytest.raises(BootstrapError, match=cause):
             preflight.check_cluster(parsed, is_stream=False)
     assert server.accepted == 1
+
+
+def test_each_address_of_a_bootstrap_name_is_asked_before_the_check_gives_up(monkeypatch):
+    """As of localhost, whose IPv6 address may have another server at the port of the broker."""
+    find, http = socket.getaddrinfo, b"HTTP/1.1 400 Bad Request\r\n\r\n"
+
+    def find_both(host, *arguments, flags=0, **options):
+        if host != "two-addresses":
+            return find(host, *arguments, flags=flags, **options)
+        if flags & socket.AI_NUMERICHOST:
+            raise socket.gaierror(socket.EAI_NONAME, "not an address")
+        ips = ("127.0.0.1", "127.0.0.2")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, first.port)) for ip in ips]
+
+    monkeypatch.setattr(socket, "getaddrinfo", find_both)
+    with SameAnswer(http) as first, SameAnswer(http, ("127.0.0.2", first.port)) as second:
+        given = {"kafka.bootstrap.servers": f"two-addresses:{first.port}", "topic": "t"}
+        parsed = SinkOptions.parse({**given, "preflight.timeout.ms": "3600000"})
+        with pytest.raises(BootstrapError, match="this address is an HTTP server"):
+            preflight.check_cluster(parsed, is_stream=False)
+    assert (first.accepted, second.accepted) == (1, 1)
 
 
 def test_a_stream_that_may_have_committed_waits_for_a_port_that_is_not_kafka(caplog):

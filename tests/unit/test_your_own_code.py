@@ -2,17 +2,20 @@
 there; and what is checked of what an interceptor returns.
 """
 
+import pickle
 import re
 import sys
 import time
 import types
 from pathlib import Path
 
+import packaging.requirements
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from spark_kafka_sink.base.entry_points import HookError
+from spark_kafka_sink.base.entry_points import Hook, HookError, RefusedRowsError, refused_rows, run
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.security_config import OAuthConfig
 from spark_kafka_sink.producer.partitioner import UserPartitioner
@@ -197,3 +200,47 @@ def test_documented_names_of_subjects(documented):
         == "payments.acme.Order.value"
     )
     assert user_defined_subject(function, "key", "orders", None) == "payments.orders.key"
+
+
+# --- what a user reads of code that fails, and of rows that it refuses ----------------------------
+
+
+@pytest.mark.parametrize(
+    ("raising", "where"),
+    [
+        ("helper_of_hook.fail()", "helper_of_hook.py, line 2, in fail"),
+        ("json.loads('')", "hook_1.py, line 3, in <module>"),
+    ],
+)
+def test_an_error_in_a_module_of_the_user_names_the_innermost_line_of_their_own(
+    tmp_path, monkeypatch, raising, where
+):
+    (tmp_path / "helper_of_hook.py").write_text("def fail():\n    raise NameError('x')\n")
+    module = f"hook_{int('json' in raising)}"
+    (tmp_path / f"{module}.py").write_text(f"import json\nimport helper_of_hook\n{raising}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigError, match="HOOK-003") as raised:
+        Interceptors([f"{module}:X"])
+    assert f" (file {tmp_path}/{where})" in str(raised.value)
+
+
+def test_an_error_in_an_installed_hook_names_its_outermost_line():
+    hook = Hook("the installed hook", packaging.requirements.Requirement)
+    with pytest.raises(HookError, match=r"requirements\.py, line \d+, in __init__\) .*HOOK-001"):
+        run(hook, lambda result: result, "no requirement =")
+
+
+def test_rows_that_a_hook_refuses():
+    error = pickle.loads(pickle.dumps(RefusedRowsError({4: "x", 0: "y"})))
+    assert str(error) == "2 row(s) refused: row 4: x; row 0: y [PKS-ROW-008]"
+    many = str(RefusedRowsError(dict.fromkeys(range(1000), "bad")))
+    assert many == "1000 row(s) refused: row 0: bad; row 1: bad; row 2: bad [PKS-ROW-008]"
+    hook = Hook("partitioner 'a:b'", print)
+    assert [*refused_rows(hook, error, 5)] == [0, 4]
+    for rows, wrong in (
+        ({}, "no row"),
+        ({1: "x", 5: "y"}, "row 5; there are 5"),
+        ({-1: "x"}, "-1"),
+    ):
+        with pytest.raises(HookError, match=wrong):
+            refused_rows(hook, RefusedRowsError(rows), 5)

@@ -759,6 +759,7 @@ def test_whose_process_it_is_is_told(in_task, who, monkeypatch):
 def test_files_of_other_systems_and_hosts_are_refused():
     for location in ("hdfs:///ca.pem", "s3://bucket/ca.pem", "dbfs:/ca.pem"):
         assert "from the local disk only" in not_found(location)
+    assert "on Databricks write /dbfs/FileStore/t.jks" in not_found("dbfs:/FileStore/t.jks")
     assert "the URL names another host" in not_found("file://elsewhere/ca.pem")
 
 

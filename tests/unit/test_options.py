@@ -1,0 +1,1068 @@
+"""Options and what comes of them, as tables: ``name=value & name=value -> what is expected``.
+
+Expected is, with ``; `` between them:
+
+- ``OPTION-001 topic``: the driver refuses it, with this code and these words;
+- ``acks=1``: a field of ``SinkOptions``, of its producer or of that one's security;
+- ``note OPTION-019 mode``: a note for the log, ``note -`` for one without a code. No others come.
+
+``<tls>`` is what SHORT says. A row with ``<a|b>`` is a row for each, and ``<>`` is the one of them.
+A line that is indented continues the one before. No row shows S3CRET, wherever it is given.
+"""
+
+import ast
+import functools
+import pickle
+import re
+
+import pytest
+
+from spark_kafka_sink.base.errors import ConfigError, code_of
+from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.config.config_def import REQUIRED
+from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG, ProducerConfig
+from spark_kafka_sink.config.security_config import (
+    SUGGESTED_REGEX,
+    clear_secrets,
+    for_java_client,
+    secrets_shown_by_spark,
+    warning_about_shown_secrets,
+)
+from spark_kafka_sink.config.security_keys import SECRET_KEYS, SECURITY_CONFIG
+from spark_kafka_sink.config.sink_keys import SINK_OPTIONS, TopicLimits
+from spark_kafka_sink.config.sink_options import (
+    KEYS_WITHOUT_EFFECT,
+    LIBRDKAFKA_KEYS,
+    PASSED_BY_SPARK,
+    SinkOptions,
+    effective_settings,
+    read_command_config,
+    with_query_name,
+)
+from spark_kafka_sink.security.security import check as check_login
+from spark_kafka_sink.spark.dead_letters import max_letter_bytes
+from spark_kafka_sink.spark.task import Interceptors
+from spark_kafka_sink.tools.check_cluster import all_checks
+from tests.tables import each_row
+from tests.unit.simulated_time import SimulatedClock
+
+SERVERS = {"kafka.bootstrap.servers": "b:9092"}
+JAVA_PACKAGE, IAM = "org.apache.kafka.common.security", "software.amazon.msk.auth.iam"
+JAVA_PROVIDER, OAUTH = "org.apache.kafka.common.config.provider", f"{JAVA_PACKAGE}.oauthbearer"
+SHORT = {
+    "servers": "kafka.bootstrap.servers",
+    "protocol": "kafka.security.protocol",
+    "mechanism": "kafka.sasl.mechanism",
+    "trust": "kafka.ssl.truststore",
+    "key": "kafka.ssl.keystore",
+    "hosts": "kafka.ssl.endpoint.identification.algorithm",
+    "versions": "kafka.ssl.enabled.protocols",
+    "jaas": "kafka.sasl.jaas.config",
+    "login": "kafka.sasl.login.callback.handler.class",
+    "client": "kafka.sasl.client.callback.handler.class",
+    "url": "kafka.sasl.oauthbearer.token.endpoint.url",
+    "tls": "kafka.security.protocol=SSL",
+    "sasl": "kafka.security.protocol=SASL_SSL",
+    "plain": "kafka.security.protocol=SASL_SSL & kafka.sasl.mechanism=PLAIN",
+    "oauth": "kafka.security.protocol=SASL_SSL & kafka.sasl.mechanism=OAUTHBEARER",
+    "aws": "kafka.security.protocol=SASL_SSL & kafka.sasl.mechanism=AWS_MSK_IAM",
+    "user": "kafka.sasl.username=alice & kafka.sasl.password=S3CRET",
+    "oauth handler": f"{OAUTH}.OAuthBearerLoginCallbackHandler",
+    "iam": IAM,
+    "iam handler": f"{IAM}.IAMOAuthBearerLoginCallbackHandler",
+    "java": JAVA_PACKAGE,
+    "shade": "|kafkashaded.|shadedmskiam.",
+    "plain module": f"{JAVA_PACKAGE}.plain.PlainLoginModule",
+    "scram module": f"{JAVA_PACKAGE}.scram.ScramLoginModule",
+    "in jaas": 'required username="a" password="S3CRET";',
+    "created": "topic.creation.enable=true & topic.creation.configs",
+    "once": "delivery.guarantee=exactly-once & transactional.id.prefix=orders",
+    "dead": "topic=t & errors.tolerance=all & errors.deadletterqueue.topic.name",
+    "log": "pykafka-sink-transactions",
+    "here": __name__,
+    "quoted": 'kafka.sasl.username=a"b & kafka.sasl.password=c\\d',
+    "quoted in jaas": 'username="a\\"b" password="c\\\\d";',
+    "providers": "kafka.config.providers",
+    "provider": JAVA_PROVIDER,
+    "javas": "kafka.config.providers=env,file,dir"
+    f" & kafka.config.providers.env.class={JAVA_PROVIDER}.EnvVarConfigProvider"
+    f" & kafka.config.providers.file.class={JAVA_PROVIDER}.FileConfigProvider"
+    f" & kafka.config.providers.dir.class={JAVA_PROVIDER}.DirectoryConfigProvider",
+    "urls": "metrics.otlp.endpoint|metrics.prometheus.push.url|schema.registry.url|"
+    "schema.registry.bearer.auth.issuer.endpoint.url|kafka.sasl.oauthbearer.token.endpoint.url",
+}
+
+
+def rows(text):
+    """What a table gives, and what it expects."""
+    lines = re.sub(r"\n {8,}", " ", text).split("\n    ")
+    split = [line.rstrip("\n ").split(" -> ") for line in lines if "->" in line]
+    return [row for given, expected in split for row in _each(given, expected)]
+
+
+def _each(given, expected):
+    match = re.search(r"<([^<>]+)>", given)
+    if match is None:
+        return [(given, _in_full(expected))]
+    ways = SHORT.get(match[1], match[1]).split("|")
+    return [
+        row
+        for way in ways
+        for row in _each(
+            f"{given[: match.start()]}{way}{given[match.end() :]}",
+            expected.replace("<>", way) if len(ways) > 1 else expected,
+        )
+    ]
+
+
+def _in_full(text):
+    return re.sub(r"<([a-z ]+)>", lambda match: SHORT[match[1]], text)
+
+
+def either(names):
+    """Each of them: what a row has between < and >."""
+    return "|".join(names.split())
+
+
+def named(given):
+    """The options of a row."""
+    pairs = (one.partition("=") for one in given.split(" & "))
+    return {name: value for name, _, value in pairs if name}
+
+
+def says(told, expected):
+    code, _, words = expected.partition(" ")
+    assert (code_of(told) or "-") == code, str(told)
+    assert words.lower() in str(told).lower()
+    assert "S3CRET" not in str(told)
+
+
+def refused(expected, function, *arguments):
+    with pytest.raises(ConfigError) as raised:
+        function(*arguments)
+    says(raised.value, expected)
+
+
+def agrees(found, notes, expected):
+    """Compare notes and fields with all that a row expects; ``taken`` expects no more."""
+    parts = [part for part in expected.split("; ") if part != "taken"]
+    said = [part.removeprefix("note ") for part in parts if part.startswith("note ")]
+    assert len(notes) == len(said), notes
+    for told, one in zip(notes, said):
+        says(told, one)
+    for part in parts:
+        if not part.startswith("note "):
+            path, _, value = part.partition("=")
+            assert field(found, path) == literal(value), part
+
+
+def field(found, path):
+    """What is at a path from the options, from their producer or from its security."""
+    places = [found, getattr(found, "producer", None) or found.security]
+    places.append(getattr(places[1], "security", None))
+    names = path.split(".")
+    value = next(one for one in places if hasattr(one, names[0]))
+    for name in names:
+        value = getattr(value, name)
+    return value.reveal() if isinstance(value, Secret) else value
+
+
+def literal(text):
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def parse(given):
+    return SinkOptions.parse({**SERVERS, **named(given)})
+
+
+def parse_and_check(given):
+    """What the driver does with options before it connects."""
+    sasl = parse(given).producer.security.sasl
+    if sasl is not None:
+        check_login(sasl)
+
+
+# --- Java's table --------------------------------------------------------------------------------
+
+# Type, default, lowest and highest value, names: all that ProducerConfig.configDef() of kafka-clients
+# 4.4.0 lists and that has an effect here.
+JAVA = """
+boolean True: enable.idempotence enable.metrics.push metadata.cluster.check.enable
+boolean True: partitioner.adaptive.partitioning.enable
+boolean False: partitioner.ignore.keys partitioner.rack.aware sasl.oauthbearer.header.urlencode
+boolean False: sasl.oauthbearer.assertion.claim.jti.include
+class None: sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class
+class None: ssl.engine.factory.class
+class DefaultJwtRetriever: sasl.oauthbearer.jwt.retriever.class
+class DefaultJwtValidator: sasl.oauthbearer.jwt.validator.class
+double 0.05 0.0 0.25: sasl.login.refresh.window.jitter
+double 0.8 0.5 1.0: sasl.login.refresh.window.factor
+int None 1: sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
+int -1 -1 9: compression.gzip.level
+int 3 -131072 22: compression.zstd.level
+int 5 1: max.in.flight.requests.per.connection
+int 9 1 17: compression.lz4.level
+int 60 0 3600: sasl.oauthbearer.assertion.claim.nbf.seconds
+int 300 0 86400: sasl.oauthbearer.assertion.claim.exp.seconds
+int 16384 0: batch.size
+int 30000 0: request.timeout.ms
+int 32768 -1: receive.buffer.bytes
+int 60000 1: transaction.timeout.ms
+int 120000 0: delivery.timeout.ms
+int 131072 -1: send.buffer.bytes
+int 1048576 0: max.request.size
+int 2147483647 0: retries
+list []: ssl.cipher.suites
+list ['TLSv1.2','TLSv1.3']: ssl.enabled.protocols
+long 0 0: partitioner.availability.timeout.ms
+long 5 0: linger.ms
+long 50 0: reconnect.backoff.ms
+long 100 0: retry.backoff.ms sasl.login.retry.backoff.ms
+long 1000 0: reconnect.backoff.max.ms retry.backoff.max.ms
+long 10000 0: sasl.login.retry.backoff.max.ms
+long 10000 1: socket.connection.setup.timeout.ms
+long 30000 1: socket.connection.setup.timeout.max.ms
+long 60000 0: max.block.ms sasl.kerberos.min.time.before.relogin
+long 300000 0: metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms
+long 300000 5000: metadata.max.idle.ms
+long 540000: connections.max.idle.ms
+long 33554432 0 1099511627776: buffer.memory
+password None: sasl.jaas.config sasl.oauthbearer.assertion.private.key.passphrase ssl.key.password
+password None: sasl.oauthbearer.client.credentials.client.secret ssl.keystore.certificate.chain
+password None: ssl.keystore.key ssl.keystore.password ssl.truststore.password
+password None: ssl.truststore.certificates
+short 60 0 900: sasl.login.refresh.min.period.seconds
+short 300 0 3600: sasl.login.refresh.buffer.seconds
+string None: sasl.kerberos.service.name sasl.oauthbearer.assertion.claim.aud
+string None: sasl.oauthbearer.assertion.claim.iss sasl.oauthbearer.assertion.claim.sub
+string None: sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file
+string None: sasl.oauthbearer.assertion.template.file sasl.oauthbearer.client.credentials.client.id
+string None: sasl.oauthbearer.scope sasl.oauthbearer.token.endpoint.url ssl.keystore.location
+string None: ssl.truststore.location
+string "": client.rack
+string GSSAPI: sasl.mechanism
+string JKS: ssl.keystore.type ssl.truststore.type
+string PLAINTEXT: security.protocol
+string RS256: sasl.oauthbearer.assertion.algorithm
+string TLSv1.3: ssl.protocol
+string all: acks
+string https: ssl.endpoint.identification.algorithm
+string none: compression.type
+string rebootstrap: metadata.recovery.strategy
+string scope: sasl.oauthbearer.scope.claim.name
+string sub: sasl.oauthbearer.sub.claim.name
+string use_all_dns_ips: client.dns.lookup
+"""
+OURS = {
+    *("bootstrap.servers", "client.id", "partitioner", "allow.auto.create.topics"),
+    *("sasl.username", "sasl.password", "sasl.oauthbearer.token.provider"),
+}
+KEYS = {**PRODUCER_CONFIG.keys, **SECURITY_CONFIG.keys}
+JAVAS_KEYS = [
+    (name, *map(literal, row.split()[:2]), [literal(bound) for bound in row.split()[2:]])
+    for row, _, names in (line.partition(":") for line in JAVA.strip().splitlines())
+    for name in names.split()
+]
+
+
+@each_row(("name", "kind", "default", "bounds"), JAVAS_KEYS)
+def test_types_defaults_and_bounds_are_javas_or_the_difference_is_told(name, kind, default, bounds):
+    key = KEYS[name]
+    assert key.type == kind
+    assert key.default == default or (key.java_default == str(default) and key.difference)
+    step = 0.01 if kind == "double" else 1
+    for bound, beyond in zip(bounds, (-step, step)):
+        assert key.parse(str(bound)) == bound
+        refused(f"OPTION-003 kafka.{name}", key.parse, str(bound + beyond))
+
+
+def test_the_tables_of_keys():
+    assert KEYS.keys() == {name for name, *_ in JAVAS_KEYS} | OURS
+    idle = {*SHORT["idle"].split("|"), "ssl.provider", "ssl.trustmanager.algorithm"}
+    assert KEYS_WITHOUT_EFFECT.keys() == idle
+    assert KEYS["bootstrap.servers"].default is REQUIRED
+    assert KEYS["client.id"].java_default == "producer-N"
+    kept = {name for name, key in KEYS.items() if key.type == "password"}
+    assert kept - {"ssl.truststore.certificates", "ssl.keystore.certificate.chain"} == SECRET_KEYS
+    for key in KEYS.values():
+        assert key.java_default is None or key.difference
+        if key.default not in (None, REQUIRED) and key.validator is not None:
+            assert key.validator(key.default) is None
+        if key.type != "string":
+            assert key.takes_references == (key.type == "password"), "every one, and no number"
+    names = [*KEYS, *SINK_OPTIONS.keys, *KEYS_WITHOUT_EFFECT]
+    assert names == [name.lower() for name in names], "any other spelling could never be set"
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+# All of Java's, of producers, consumers and admin clients, that do nothing here.
+SHORT["idle"] = either("""
+    auto.commit.interval.ms auto.include.jmx.reporter auto.offset.reset bootstrap.controllers
+    bootstrap.resolve.timeout.ms buffer.memory.allocation.strategy check.crcs
+    default.api.timeout.ms enable.auto.commit exclude.internal.topics fetch.max.bytes
+    fetch.max.wait.ms fetch.min.bytes group.id group.instance.id group.protocol
+    group.remote.assignor heartbeat.interval.ms isolation.level key.deserializer
+    max.partition.fetch.bytes max.poll.interval.ms max.poll.records metrics.num.samples
+    metrics.recording.level metrics.sample.window.ms partition.assignment.strategy
+    sasl.kerberos.kinit.cmd sasl.kerberos.ticket.renew.jitter
+    sasl.kerberos.ticket.renew.window.factor sasl.oauthbearer.allow.unverified.audience
+    sasl.oauthbearer.allow.unverified.issuer sasl.oauthbearer.clock.skew.seconds
+    sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
+    sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
+    sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
+    session.timeout.ms share.acknowledgement.mode share.acquire.mode ssl.keymanager.algorithm
+    ssl.secure.random.implementation value.deserializer""")
+# Of Spark's other sinks and sources, and of libraries beside it: one set of options for all.
+SHORT["foreign"] = either("""
+    assign client.timeout.ms collection compression connection.uri database dbtable driver
+    encoding endingOffsets endingOffsetsByTimestamp endingTimestamp es.nodes failOnDataLoss
+    fetchOffset.numRetries fetchOffset.retryIntervalMs fetchsize groupIdPrefix header isolationLevel
+    kafkaConsumer.pollTimeoutMs keyspace maxFilesPerTrigger maxOffsetsPerTrigger maxRecordsPerFile
+    maxRecordsPerPartition maxTriggerDelay mergeSchema minOffsetsPerTrigger minPartitions mode
+    numPartitions numPartitionsOfMine partitionColumn partitionOverwriteMode provider queryTimeout
+    replaceWhere rowsPerSecond startingOffsets startingOffsetsByTimestamp
+    startingOffsetsByTimestampStrategy startingTimestamp subscribe subscribePattern table truncate
+    txnAppId txnVersion url write-format""")
+SHORT["passed"] = "|".join(PASSED_BY_SPARK)
+NEAR = rows("""
+    kafka.auto.register.schemas=x -> OPTION-001 mean 'auto.register.schemas'?
+    <delivery.guarante|deliveryGuarantee|delivery>=x -> OPTION-001 mean 'delivery.guarantee'?
+    errors.tolerence=all -> OPTION-001 mean 'errors.tolerance'?
+    includeHeader=x -> OPTION-001 mean 'includeheaders'?
+    acks=x -> OPTION-001 mean 'kafka.acks'?
+    <kafka.batchsize|batchsize>=x -> OPTION-001 mean 'kafka.batch.size'?
+    <kafka.bootstrap.server|bootstrap.servers|bootstrap.server>=x ->
+        OPTION-001 mean 'kafka.bootstrap.servers'?
+    kafka.compresion.type=x -> OPTION-001 mean 'kafka.compression.type'?
+    kafka.grup.id=x -> OPTION-001 mean 'kafka.group.id'?
+    interceptor.classes=x -> OPTION-001 mean 'kafka.interceptor.classes'?
+    <kafka.Linger_MS|linger.ms|kafkalinger.ms>=x -> OPTION-001 mean 'kafka.linger.ms'?
+    partitions=x -> OPTION-001 mean 'kafka.partitioner'?
+    kafka.partitioner.clas=x -> OPTION-001 mean 'kafka.partitioner.class'?
+    <kafka.sasl.jaas.conf|sasl.jaas.config>=x -> OPTION-001 mean 'kafka.sasl.jaas.config'?
+    kafka.sasl.user=x -> OPTION-001 mean 'kafka.sasl.username'?
+    <kafka.security.protocoll|security.protocol>=x -> OPTION-001 mean 'kafka.security.protocol'?
+    kafka.sesion.timeout.ms=x -> OPTION-001 mean 'kafka.session.timeout.ms'?
+    ssl.keystore.key=x -> OPTION-001 mean 'kafka.ssl.keystore.key'?
+    kafka.ssl.trustore.location=x -> OPTION-001 mean 'kafka.ssl.truststore.location'?
+    key.json.ignoreNulls=x -> OPTION-001 mean 'key.json.ignoreNullFields'?
+    metrics=x -> OPTION-001 mean 'metrics.log'?
+    metrics_path=x -> OPTION-001 mean 'metrics.path'?
+    <schema.registry.uri|kafka.schema.registry.url|kafka.value.schema.registry.url>=x ->
+        OPTION-001 mean 'schema.registry.url'?
+    schema.registry.basic.auth.user=x -> OPTION-001 'schema.registry.basic.auth.user.info'
+    <topc|topics|kafka.topic>=x -> OPTION-001 mean 'topic'?
+    <transactional.id.prefx|transactional.id>=x -> OPTION-001 mean 'transactional.id.prefix'?
+    value.avro.schemaText=x -> OPTION-001 mean 'value.avro.schema'?
+    <kafka.value.format|value.formatt>=x -> OPTION-001 mean 'value.format'?
+    value.json.ignoreNulls=x -> OPTION-001 mean 'value.json.ignoreNullFields'?
+""")
+LIBRDKAFKAS = [
+    (f"kafka.{name}=S3CRET", f"OPTION-007 Instead: {instead}")
+    for name, instead in LIBRDKAFKA_KEYS.items()
+]
+NAMES = rows("""
+    kafka.<idle>=45000 -> note - 'kafka.<>' has no effect
+    kafka.ssl.provider=SunJSSE -> note - 'kafka.ssl.provider' has no effect
+    kafka.ssl.trustmanager.algorithm=SunX509 -> note - trustmanager.algorithm' has no effect
+    # They may restrict: no value but the JDK's own is ignored.
+    kafka.<ssl.provider|ssl.trustmanager.algorithm>=Pinned -> OPTION-006 kafka.<>
+    <checkpointLocation|queryName>=x -> taken
+    <passed>=x -> taken
+    <passed>=x & value.format=json & key.format=json & key.columns=a -> taken
+    <foreign|key.serializer|key.Deserializer|value.serializer|value.deserializer|name>=x ->
+        note OPTION-019 '<>'
+    <foreign>=x & value.format=json -> note OPTION-019 '<>'
+    # Others' names of options of rows, in either part; where rows are made they would be missed.
+    timeZone=x & key.format=json & key.columns=a -> OPTION-001 'key.json.timeZone'
+    schema.id=x & key.format=json & key.columns=a -> OPTION-001 'key.use.schema.id'
+    kafka.zzz=1 -> OPTION-001 See docs/options.md
+    <value.zzzzzzzz|value.serialiser|key.serializers>=x -> OPTION-001 '<>'
+    # Of brokers, of other tools, and of former versions.
+    kafka.sasl.enabled.mechanisms=x -> OPTION-001 Instead: kafka.sasl.mechanism
+    kafka.ssl.keystore=x -> OPTION-001 Instead: kafka.ssl.keystore.location
+    <kafka.ssl.ca.cert|kafka.ssl.cafile|kafka.ssl.ca.locaton|ssl.ca.location>=x ->
+        OPTION-001 Instead: kafka.ssl.truststore.location
+    kafka.<ssl.truststore|ssl.truststore.path>=x -> OPTION-001 Instead: kafka.ssl.truststore.location
+    kafka.ssl.crl.location=x -> OPTION-007 leave it out
+    max.records.per.second=1 -> OPTION-001 Instead: max.bytes.per.second.per.task
+    transaction.log.missing=1 -> OPTION-001 Instead: transaction.accept
+    pause.path=1 -> OPTION-001 stop it
+    transaction.log.min.isr=1 -> OPTION-001 min.insync.replicas
+    databricks.serviceCredential<|.scope>=msk -> OPTION-017 docs security
+    kafka.<key.serializer|value.serializer>=x -> OPTION-015 ByteArraySerializer
+    kafka.transactional.id=mine -> OPTION-015 fence
+    kafka.<partitioner.class|interceptor.classes|metric.reporters|security.providers>=a.B ->
+        OPTION-006 'kafka.<>'
+    # Templates leave lists empty. An empty class is refused, in Java, too.
+    kafka.<interceptor.classes|metric.reporters|security.providers>=< ,|> -> taken
+    kafka.<partitioner|sasl.login|ssl.engine.factory>.class=  -> OPTION-003 is empty
+    kafka.sasl.<login|client>.callback.handler.class=  -> OPTION-003 is empty
+""")
+# What Spark's functions and Confluent's serializers call them, and the sink does.
+OF_ROWS = """
+key.json.timestampFormat: key.timestampFormat
+schema.registry.basic.auth.credentials.source: basic.auth.credentials.source
+schema.registry.basic.auth.user.info: basic.auth.user.info
+schema.registry.url: value.schema.registry.url registry.url value.converter.schema.registry.url
+use.latest.version: use.latest.schema
+use.schema.id: schema.id
+value.avro.schema: avroSchema avro.schema
+value.columns: columns
+value.format: format
+value.json.ignoreNullFields: ignoreNullFields json.ignoreNullFields
+value.json.timeZone: timeZone
+value.json.timestampFormat: timestampFormat value.timestampFormat json.timestampFormat
+value.protobuf.descriptor.file: descFilePath
+value.protobuf.message: protobuf.message messageName
+value.subject.name.strategy: subject.name.strategy
+"""
+OTHERS_NAMES = [
+    (name, near)
+    for near, _, names in (line.partition(":") for line in OF_ROWS.strip().splitlines())
+    for name in names.split()
+]
+
+
+@each_row(("name", "near"), OTHERS_NAMES)
+def test_others_names_of_options_are_refused_where_rows_are_made(name, near):
+    assert near.lower() in SINK_OPTIONS.keys
+    refused(f"OPTION-001 mean '{near}'?", parse, f"{name}=x & value.format=json")
+    if name.startswith(("value.", "key.")):
+        refused(f"OPTION-001 mean '{near}'?", parse, f"{name}=x")
+    else:
+        agrees(None, parse(f"{name}=x").notes, f"note OPTION-019 '{name}'")
+
+
+@each_row(("given", "expected"), [("topic=t", "OPTION-004 kafka.bootstrap.servers"), *NEAR])
+def test_names_come_first(given, expected):
+    """The answer to a wrong name would not help if something else were asked for before it."""
+    refused(expected, SinkOptions.parse, named(given))
+
+
+@each_row(
+    ("given", "expected"),
+    rows("""
+    =x -> OPTION-004 kafka.bootstrap.servers
+    bootstrap.server=a:1 -> OPTION-001 'kafka.bootstrap.servers'
+    lingerms=1 -> OPTION-001 'kafka.linger.ms'
+    """),
+)
+def test_keys_of_a_producer(given, expected):
+    refused(expected, ProducerConfig.parse, named(given))
+
+
+# --- values --------------------------------------------------------------------------------------
+
+PRODUCER = rows(
+    """
+    topic=t -> topic=t; interceptors=(); metrics_log=True; metrics.otlp=None; topic_creation=None;
+        exactly_once=None; dead_letters=None; formats=None; bootstrap_servers=(('b', 9092),);
+        acks=-1; enable_idempotence=True; delivery_timeout_ms=120000; transaction_timeout_ms=60000
+    TOPIC=Flights & KAFKA.Compression.TYPE=zstd & includeHeaders=TRUE & Metrics.Path=/T/M ->
+        topic=Flights; compression_type=zstd; metrics.path=/T/M
+    # Addresses. A protocol before one is ignored, as in Java.
+    <servers>=a:1,b-1.org:65535 -> bootstrap_servers=(('a', 1), ('b-1.org', 65535))
+    <servers>= a:1 ,\tb:2,,a:1, -> bootstrap_servers=(('a', 1), ('b', 2))
+    <servers>=[::1]:09092 -> bootstrap_servers=(('::1', 9092),)
+    <servers>=[fe80::1%eth0]:2 -> bootstrap_servers=(('fe80::1%eth0', 2),)
+    <servers>=my-listener.1://a:1 -> bootstrap_servers=(('a', 1),)
+    <servers>=SSL://[::1]:9,ssl://c:9 -> bootstrap_servers=(('::1', 9), ('c', 9));
+        note - SSL before an address
+    <servers>=SASL_SSL://b:9,ssl://c:9 -> note - SASL_SSL and SSL before
+    <servers>=SSL://b:9,ssl://c:9 & <tls> -> taken
+    <servers>=<| , > -> OPTION-010 names no broker
+    <servers>=<broker1|a:1,broker1> -> OPTION-010 write broker1:9092
+    <servers>=<[::1]|SSL://a> -> OPTION-010 the port is missing
+    <servers>=<::1:9092|fe80::1|SSL://::1:1> -> OPTION-010 in brackets
+    <servers>=<:9092|SSL://:1> -> OPTION-010 the host is missing
+    <servers>=<a:|a:port|a:-1|a:٣> -> OPTION-010 the port must be a number
+    <servers>=<a:0|a:65536> -> OPTION-010 '<>' has a port outside
+    <servers>=<SSL://a:9/chroot|a:9/chroot|a://b://c:1> -> OPTION-010 no path
+    <servers>=<a:1;b:2|a:1 b:2|a b:1> -> OPTION-010 with commas
+    # Types.
+    kafka.enable.metrics.push= FALSE  -> enable_metrics_push=False
+    kafka.partitioner.rack.aware=True -> partitioner_rack_aware=True
+    <includeHeaders|metrics.log|kafka.enable.metrics.push>=<|yes|1> -> OPTION-002 true or false
+    kafka.linger.ms= <42|+42|0042>  -> linger_ms=42
+    kafka.connections.max.idle.ms=<9223372036854775807|-9223372036854775808> ->
+        connections_max_idle_ms=<>
+    kafka.linger.ms=<|1.0|1e3|0x10|five|1_000> -> OPTION-002 whole
+    kafka.linger.ms=<128k|1.5 s> -> OPTION-002 unit
+    kafka.linger.ms=<9223372036854775808|-9223372036854775809> -> OPTION-002 9223372036854775807
+    kafka.retries=2147483647 -> retries=2147483647
+    kafka.retries=<2147483648|-2147483649|<long>> -> OPTION-002 2147483647
+    kafka.sasl.login.refresh.buffer.seconds=<32768|-32769> -> OPTION-002 32767
+    kafka.sasl.login.refresh.window.factor=<0,8|NaN|> -> OPTION-002 number
+    kafka.client.id=<| >text<| > -> client_id=text
+    kafka.client.id= -> client_id=
+    interceptors= , -> interceptors=()
+    # Words.
+    kafka.acks=<0|1|-1> -> acks=<>
+    kafka.acks=all -> acks=-1
+    kafka.metadata.recovery.strategy=NONE -> metadata_recovery_strategy=none
+    kafka.metadata.recovery.strategy=Rebootstrap -> metadata_recovery_strategy=rebootstrap
+    kafka.compression.type=<ZSTD|brotli|> -> OPTION-003 one of none, gzip, snappy, lz4, zstd
+    kafka.compression.gzip.level=1 -> compression_level=None
+    kafka.compression.gzip.level=1 & kafka.compression.type=gzip -> compression_level=1
+    kafka.compression.lz4.level=12 & kafka.compression.type=lz4 -> compression_level=12
+    kafka.compression.zstd.level=-5 & kafka.compression.type=zstd -> compression_level=-5
+    kafka.compression.type=snappy -> compression_level=None
+    kafka.compression.gzip.level=<0|10|-2> -> OPTION-003 -1 or between 1 and 9
+    # Rules across keys.
+    <kafka.acks=1|kafka.retries=0|kafka.acks=1 & kafka.enable.idempotence=false> ->
+        enable_idempotence=False
+    kafka.acks=-1 & kafka.retries=1 -> enable_idempotence=True
+    kafka.enable.idempotence=true & kafka.retries=0 -> OPTION-011 kafka.retries
+    kafka.enable.idempotence=true & kafka.acks=1 -> OPTION-011 kafka.acks
+    kafka.max.in.flight.requests.per.connection=6 -> OPTION-011 value is 6
+    kafka.max.in.flight.requests.per.connection=6 & kafka.enable.idempotence=false ->
+        max_in_flight_requests_per_connection=6
+    kafka.request.timeout.ms=130000 -> delivery_timeout_ms=130005
+    kafka.delivery.timeout.ms=1100 & kafka.linger.ms=100 & kafka.request.timeout.ms=1000 ->
+        delivery_timeout_ms=1100
+    kafka.delivery.timeout.ms=1099 & kafka.linger.ms=100 & kafka.request.timeout.ms=1000 ->
+        OPTION-012 kafka.linger.ms
+    kafka.linger.ms=1099511627776 -> delivery_timeout_ms=2147483647
+    kafka.linger.ms=1099511627776 & kafka.delivery.timeout.ms=2147483647 -> taken
+    # As CommonClientConfigs.postProcessReconnectBackoffConfigs: it was set to be just that.
+    kafka.reconnect.backoff.ms=<200|5000> -> reconnect_backoff_max_ms=<>
+    kafka.reconnect.backoff.ms=200 & kafka.reconnect.backoff.max.ms=9000 ->
+        reconnect_backoff_max_ms=9000
+    kafka.buffer.memory= 16384  -> buffer_memory=65536; note OPTION-020 65536
+    kafka.buffer.memory=65536 -> buffer_memory=65536
+    kafka.partitioner=<round-robin|murmur3> -> partitioner=<>
+    kafka.partitioner=CRC32 -> partitioner=crc32
+    kafka.partitioner=sticky -> OPTION-003 default, round-robin, murmur3, crc32
+    kafka.partitioner.class=org.apache.kafka.clients.producer.RoundRobinPartitioner ->
+        partitioner=round-robin; partitioner_ignore_keys=False
+    kafka.partitioner.class=org.apache.kafka.clients.producer.UniformStickyPartitioner ->
+        partitioner=default; partitioner_ignore_keys=True
+    kafka.partitioner.class=org.apache.kafka.clients.producer.internals.DefaultPartitioner ->
+        partitioner=default; partitioner_ignore_keys=False
+""".replace("<long>", "9" * 5000)
+)
+
+SINK = rows("""
+    # Topics that the sink creates.
+    topic.creation.partitions=6 -> topic_creation=None
+    Topic.Creation.Enable=true -> topic_creation.partitions=-1; topic_creation.configs=();
+        topic_creation.replication_factor=-1
+    <created>=r.ms=1 & topic.creation.partitions=6 & topic.creation.replication.factor=3 ->
+        topic_creation.partitions=6; topic_creation.replication_factor=3
+    <created>=<| , ,> -> topic_creation.configs=()
+    <created>=< a = 1 , b=2 ,|a=1,,b=2> -> topic_creation.configs=(('a', '1'), ('b', '2'))
+    <created>=<a=> -> topic_creation.configs=(('a', ''),)
+    <created>=<a=x=y> -> topic_creation.configs=(('a', 'x=y'),)
+    <created>=p=compact, delete ,a=1 -> topic_creation.configs=(('p', 'compact,delete'), ('a', '1'))
+    <created>=l=0:1,1:2,2:0 -> topic_creation.configs=(('l', '0:1,1:2,2:0'),)
+    topic.creation.configs=<r.ms|=1|r.ms:1> -> OPTION-003 '<>' is not name=value
+    topic.creation.configs=r.ms:1,a=1 -> OPTION-003 'r.ms:1' is
+    topic.creation.configs=a=1,=2 -> OPTION-003 '=2' is
+    topic.creation.configs=a=1, =  -> OPTION-003 '=' is
+    topic.creation.partitions=<0|-2> -> OPTION-003 -1 or at least 1
+    topic.creation.replication.factor=<-2|0|32768> -> OPTION-003 -1 or between 1 and 32767
+    preflight.timeout.ms=0 -> OPTION-003 at least 1
+    # Guarantees.
+    <once> -> exactly_once=('orders', 900000, '<log>', 3, False, False, False);
+        transaction_timeout_ms=900000; decision_log=<log>; exactly_once.first_of_ids=orders.
+    delivery.guarantee=EXACTLY-ONCE & transactional.id.prefix=p -> exactly_once.prefix=p
+    <once> & kafka.transaction.timeout.ms=60000 & transaction.log.topic=d & queryName=q &
+        checkpointLocation=/Ck & transaction.log.replication.factor=1 ->
+        exactly_once=('orders', 60000, 'd', 1, False, False, False); exactly_once.log_min_isr=1;
+        checkpoint=/Ck; query_name=q
+    <once> & transaction.accept=missing-record -> exactly_once.accepts_missing_record=True;
+        exactly_once.accepts_new_query=False
+    <once> & transaction.accept=new-query -> exactly_once.accepts_missing_record=False;
+        exactly_once.accepts_new_query=True
+    <once> & transaction.replay=drop -> exactly_once.drops_replays=True
+    <once> & write.id=a & write.version=7 -> write_id=a; write_version=7
+    <once>-{query} -> exactly_once.first_of_ids=orders-
+    delivery.guarantee=none -> acks=0; enable_idempotence=False
+    delivery.guarantee=none & kafka.acks=1 -> acks=1
+    transactional.id.prefix=mine & transaction.log.topic=d -> exactly_once=None;
+        note - 'transactional.id.prefix' has; note - 'transaction.log.topic' has no effect
+    delivery.guarantee=twice -> OPTION-003 at-least-once, exactly-once, none
+    delivery.guarantee=exactly-once -> TXN-001 transactional.id.prefix
+    <once> & transactional.id.prefix= -> OPTION-003 empty
+    <once>-{Query} -> TXN-038 brace
+    <once> & transactional.id.prefix={query} -> TXN-038 begins with
+    <once>\tb -> TXN-038 cannot be printed
+    <once> & <kafka.acks=1|kafka.enable.idempotence=false> -> TXN-002 kafka.acks
+    <once> & transaction.accept=accept -> OPTION-003 nothing, missing-record, new-query
+    <once> & transaction.replay=ignore -> OPTION-003 compare, drop
+    <once> & transaction.log.replication.factor=<0|32768> -> OPTION-003 between 1 and 32767
+    <once> & <write.id=etl|write.version=7> -> OPTION-008 write.id and write.version
+    <once> & topic=d & transaction.log.topic=d -> TXN-003 'topic'
+    <once> & <dead>=<log> -> TXN-003 'errors.deadletterqueue.topic.name'
+    # Dead letters.
+    <dead>=dead & errors.tolerance=ALL -> dead_letters.topic=dead; dead_letters.max_ratio=0.01;
+        dead_letters.has_context_headers=True; dead_letters.max_rows=None;
+        dead_letters.is_logged=False; dead_letters.data_topic_limits=(None, False);
+        dead_letters.creation.partitions=-1; dead_letters.creation.replication_factor=-1
+    <dead>=dead & topic.creation.partitions=4 & topic.creation.configs=cleanup.policy=compact &
+        errors.deadletterqueue.topic.replication.factor=1 -> dead_letters.creation.partitions=4;
+        dead_letters.creation.replication_factor=1; dead_letters.creation.configs=()
+    errors.tolerance=all -> DEADLETTER-001 would vanish
+    <dead>=t -> DEADLETTER-002 't', the topic of all rows
+    <dead>= -> OPTION-003 errors.deadletterqueue.topic.name
+    <dead>=dead & errors.tolerance=some -> OPTION-003 errors.tolerance
+    <dead>=dead & errors.deadletterqueue.max.ratio=1.5 -> OPTION-003 max.ratio
+    <dead>=dead & errors.deadletterqueue.max.rows=-1 -> OPTION-003 max.rows
+    <dead>=dead & errors.deadletterqueue.topic.replication.factor=0 -> OPTION-003 factor
+    errors.deadletterqueue.topic.name=d -> note - has no effect without errors.tolerance=all
+    <dead>=dead & errors.log.include.messages=1 -> note - pykafka-sink dead-letters show
+    <dead>=dead & errors.retry.<timeout|delay.max.ms>=1 -> note - kafka.delivery.timeout.ms
+""")
+
+
+# --- users' code ---------------------------------------------------------------------------------
+
+
+class Good:
+    def on_send(self, arrow_batch):
+        return arrow_batch
+
+
+class Sets:
+    """The method is an attribute of the object alone, which cannot be seen in the class."""
+
+    def __init__(self, on_send=lambda arrow_batch: arrow_batch):
+        self.on_send = on_send
+
+
+class SetsWrong(Sets):
+    def __init__(self):
+        super().__init__(lambda: None)
+
+
+class Named(Good):
+    def __init__(self, pattern):
+        self.pattern = pattern
+
+
+class OnlyOnExecutors:
+    def __init__(self):
+        raise FileNotFoundError("/opt/executor/model")
+
+
+def with_log(function):
+    """A decorator that passes one argument more than the signature shows."""
+    return functools.wraps(function)(lambda self, *given: function(self, *given, "log"))
+
+
+Decorated = type("Decorated", (), {"on_send": with_log(lambda self, arrow_batch, log: None)})
+Misspelt = type("Misspelt", (), {"on_sned": Good.on_send})
+Half = type("Half", (Misspelt,), {"on_acknowledgement": lambda self, summary: None})
+Nothing = type("Nothing", (), {"mask": Good.on_send})
+TooMany = type("TooMany", (), {"on_send": lambda self, arrow_batch, schema: arrow_batch})
+TooFew = type("TooFew", (), {"on_acknowledgement": staticmethod(lambda: None)})
+NotAMethod = type("NotAMethod", (), {"on_send": "upper"})
+made = []
+
+
+@functools.wraps(Named)
+def make_named():
+    return Named("name")
+
+
+def make_misspelt():
+    made.append("misspelt")
+    return Misspelt()
+
+
+def by_hand(keys, values, partitions_count):
+    """Loadable as a partitioner."""
+
+
+HOOKS = rows("""
+    interceptors=<here>:Good, <here>:Good -> interceptors=('<here>:Good', '<here>:Good')
+    # The driver cannot judge what an interceptor sets itself, nor what a function makes.
+    interceptors=<here>:<Sets|make_misspelt|OnlyOnExecutors|Decorated|make_named> ->
+        interceptors=('<here>:<>',)
+    kafka.partitioner=<here>:by_hand -> partitioner=<here>:by_hand
+    interceptors=<Good|:Good|spark_kafka_sink:> -> HOOK-003 '<>' is not of the form
+    interceptors=no.such.module:X -> HOOK-003 No module named 'no'
+    interceptors=<here>:NotThere -> HOOK-003 cannot be loaded: module
+    interceptors=<here>:SERVERS -> HOOK-003 is not callable
+    kafka.partitioner=<here>:nothing -> HOOK-003 partitioner
+    interceptors=<here>:<Misspelt|Half> -> HOOK-004 mean 'on_send'?
+    interceptors=<here>:Nothing -> HOOK-004 neither on_send nor on_acknowledgement
+    interceptors=<here>:TooMany -> HOOK-004 takes (arrow_batch, schema), but the sink passes 1
+    interceptors=<here>:TooFew -> HOOK-004 on_acknowledgement takes (), but
+    interceptors=<here>:NotAMethod -> HOOK-004 on_send is not callable
+    interceptors=<here>:Named -> HOOK-004 its creation takes (pattern)
+    interceptors=<here>:SetsWrong -> HOOK-004 on_send takes (), but
+""")
+
+
+def test_only_a_task_calls_a_function_that_makes_an_interceptor_and_checks_its_methods():
+    """The driver parses the options several times in a micro-batch, and the function may be slow."""
+    parse(f"interceptors={__name__}:make_misspelt")
+    assert made == []
+    refused("HOOK-004 mean 'on_send'?", Interceptors, [f"{__name__}:make_misspelt"])
+
+
+# --- security ------------------------------------------------------------------------------------
+
+SECURITY = rows("""
+    <protocol>=PLAINTEXT -> security.protocol=PLAINTEXT; ssl=None; sasl=None
+    <protocol>=ssl -> security.protocol=SSL; ssl.protocol=TLSv1.3; sasl=None; ssl.cipher_suites=();
+        ssl.enabled_protocols=('TLSv1.2', 'TLSv1.3'); ssl.checks_host_name=True
+    <protocol>=Sasl_Plaintext -> ssl=None; sasl.mechanism=GSSAPI
+    <protocol>=SASL_SSL -> ssl.protocol=TLSv1.3; sasl.mechanism=GSSAPI
+    <protocol>=TLS -> OPTION-003 one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL
+    <protocol>=<PlaintextSasl|PLAINTEXTSASL> -> OPTION-003 SASL_PLAINTEXT: write that
+    # TLS.
+    <tls> & <key>.location=k.jks & <key>.password=S3CRET & <key>.type=jks &
+        kafka.ssl.key.password= S3CRETk  & <trust>.location=/t.p12 & <trust>.password= &
+        <trust>.type=pkcs12 & kafka.ssl.cipher.suites=TLS_A,SSL_B_1 ->
+        ssl.keystore.location=k.jks; ssl.keystore.password=S3CRET; ssl.keystore.type=JKS;
+        ssl.keystore.key_password=S3CRETk; ssl.truststore.location=/t.p12; ssl.truststore.password=;
+        ssl.truststore.type=PKCS12; ssl.cipher_suites=('TLS_A', 'SSL_B_1')
+    <tls> & <trust>.certificates=ca & <key>.certificate.chain=chain & <key>.key=S3CRET &
+        <key>.type=pem -> ssl.truststore.certificates=ca; ssl.keystore.type=PEM;
+        ssl.keystore.certificates=chain; ssl.keystore.key=S3CRET; ssl.truststore.location=None;
+        note AUTH-001 kafka.ssl.keystore.key:
+    # References travel as they are.
+    <tls> & <trust>.location=${env:T} & <key>.location=${env:HOME}/k.pem &
+        kafka.ssl.key.password=${file:/run/kafka:key.password} -> ssl.truststore.location=${env:T};
+        ssl.keystore.location=${env:HOME}/k.pem;
+        ssl.keystore.key_password=${file:/run/kafka:key.password}
+    <tls> & <key>.type=JKS & <key>.location=${env:A} & <key>.password=x -> taken
+    <tls> & <key>.certificate.chain=chain & <key>.key=${env:KEY} -> ssl.keystore.key=${env:KEY}
+    <tls> & kafka.ssl.protocol=<TLS|SSL|TLSv1.3> -> ssl.protocol=TLSv1.3
+    <tls> & kafka.ssl.protocol=tlsv1.2 -> ssl.protocol=TLSv1.2
+    <tls> & kafka.ssl.protocol=TLSv1.3 & <versions>=TLSv1.3 -> ssl.enabled_protocols=('TLSv1.3',)
+    <tls> & <versions>=TLSv1.2 -> ssl.enabled_protocols=('TLSv1.2',)
+    <tls> & <versions>= -> ssl.enabled_protocols=()
+    <tls> & <versions>=TLSv1.3,TLSv1.1,TLSv1 -> ssl.enabled_protocols=('TLSv1.3',);
+        note - TLSv1.1, TLSv1 has no effect
+    <tls> & <versions>=TLSv1.2,SSLv3,SSLv2Hello -> note - SSLv3, SSLv2Hello has no effect
+    <tls> & <hosts>=HTTPS -> ssl.checks_host_name=True
+    <tls> & <hosts>=<none|None> -> ssl.checks_host_name=False; note TLS-002 =none is librdkafka's
+    <tls> & <hosts>=  -> ssl.checks_host_name=False; note TLS-002 is empty
+    kafka.ssl.protocol=TLSv1.1 -> OPTION-003 one of TLSv1.3, TLSv1.2, TLS, SSL
+    <versions>=TLSv1.4 -> OPTION-003 'TLSv1.4' is not one of
+    <versions>=TLSv1,TLSv1.1 -> OPTION-003 older
+    kafka.ssl.cipher.suites=<ECDHE-RSA-AES256-GCM-SHA384|TLS_A:TLS_B> -> OPTION-003 IANA
+    <hosts>=LDAPS -> OPTION-003 https
+    <trust>.location= -> OPTION-003 empty
+    <trust>.type=BCFKS -> OPTION-003 one of JKS, PKCS12, PEM
+    <tls> & <trust>.type=PEM & <trust>.location=f & <trust>.password=x -> TLS-005 <trust>.password
+    <tls> & <key>.type=PEM & <key>.location=f & <key>.password=x -> TLS-005 kafka.ssl.key.password
+    <tls> & kafka.ssl.<truststore|keystore>.password=x -> OPTION-008 kafka.ssl.<>.location
+    <tls> & <trust>.certificates=x & <trust>.type=JKS -> TLS-004 <trust>.type
+    <tls> & <trust>.certificates=x & <trust>.location=f -> OPTION-009 <trust>.location
+    <tls> & <trust>.certificates=x & <trust>.password=x -> TLS-005 truststore.password out
+    <tls> & <key>.key=S3CRET -> OPTION-008 chain is missing
+    <tls> & <key>.certificate.chain=x -> OPTION-008 key is missing
+    <tls> & <key>.certificate.chain=x & <key>.key=S3CRET & <key>.location=f -> OPTION-009 <key>.key
+    <tls> & <key>.location=f & <key>.type=<PKCS12|JKS> -> OPTION-008 <> needs
+    <tls> & kafka.ssl.protocol=TLSv1.2 & <versions>=TLSv1.3 -> TLS-003 no version
+    # SASL.
+    <plain> & <user> -> sasl.mechanism=PLAIN; sasl.username=alice; sasl.password=S3CRET
+    <sasl> & <mechanism>=Plain & <user> & <trust>.location=f -> sasl.mechanism=PLAIN
+    <sasl> & <mechanism>=scram-sha-256 & <user> -> sasl.mechanism=SCRAM-SHA-256
+    <oauth> & <jaas>=S3CRET & <login>=<oauth handler> & <url>=https://idp/token &
+        kafka.sasl.login.read.timeout.ms=5000 & kafka.sasl.kerberos.service.name=kafka &
+        kafka.sasl.kerberos.min.time.before.relogin=1 & kafka.sasl.oauthbearer.scope=a b &
+        kafka.sasl.oauthbearer.client.credentials.client.id=id &
+        kafka.sasl.oauthbearer.client.credentials.client.secret=S3CRETs &
+        kafka.sasl.oauthbearer.jwt.retriever.class=<java>.oauthbearer.FileJwtRetriever &
+        kafka.sasl.oauthbearer.token.provider=a.b:c & kafka.sasl.oauthbearer.header.urlencode=true &
+        kafka.sasl.oauthbearer.assertion.algorithm=es256 &
+        kafka.sasl.oauthbearer.assertion.claim.iss=me &
+        kafka.sasl.oauthbearer.assertion.private.key.passphrase=S3CRETp ->
+        sasl.mechanism=OAUTHBEARER; sasl.jaas_config=S3CRET; sasl.login.read_timeout_ms=5000;
+        sasl.kerberos.service_name=kafka; sasl.kerberos.min_time_before_relogin_ms=1;
+        sasl.oauth.token_endpoint_url=https://idp/token; sasl.oauth.scope=a b;
+        sasl.oauth.client_id=id; sasl.oauth.client_secret=S3CRETs; sasl.oauth.token_provider=a.b:c;
+        sasl.oauth.retriever=FileJwtRetriever; sasl.oauth.header_urlencode=True;
+        sasl.oauth.assertion.algorithm=ES256; sasl.oauth.assertion.claim_iss=me;
+        sasl.oauth.assertion.private_key_passphrase=S3CRETp; note AUTH-001 passphrase:
+    <oauth> & <url>=<HTTPS://idp/token|http://idp/token|file:/run/token> -> taken
+    <url>=S3CRET/token -> OPTION-003 must begin with https://, http:// or file:
+    kafka.sasl.oauthbearer.token.provider=<module|module:|:callable> -> OPTION-003 callable
+    <mechanism>=SCRAM-SHA-1 -> OPTION-003 one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512
+    kafka.sasl.username=  -> OPTION-003 empty
+    kafka.sasl.login.retry.backoff.ms=${env:MS} -> OPTION-002 whole
+    <plain> & kafka.sasl.password=<${vault:S3CRET}|pa${b:S3CRET}|${vault:kv/S3CRET:password}> ->
+        OPTION-005 must be given by reference
+    <plain> & kafka.sasl.password=<${file:S3CRET}|${env:a:S3CRET}|${env:}> -> OPTION-005 complete
+    <plain> & kafka.sasl.username=u -> OPTION-008 kafka.sasl.password is missing
+    <plain> & kafka.sasl.password=S3CRET -> OPTION-008 kafka.sasl.username is missing
+    <plain> & <user> & <jaas>=x -> OPTION-009 Both <jaas>
+    <oauth> & <user> -> AUTH-004 the mechanism is OAUTHBEARER
+    <sasl> & <mechanism>=GSSAPI & <user> -> AUTH-004 the mechanism is GSSAPI [
+    <sasl> & <user> -> AUTH-004 the mechanism is GSSAPI, which is the default
+    <sasl> & <login>=<oauth handler> -> AUTH-004 GSSAPI, which is the default
+    <plain> & <login>=<iam handler> -> AUTH-004 <login> is for <mechanism>=AWS_MSK_IAM
+    <plain> & <login>=<oauth handler> -> AUTH-004 <login> is for <mechanism>=OAUTHBEARER
+    <plain> & <client>=<iam>.<IAMClientCallbackHandler|IAMOAuthBearerLoginCallbackHandler> ->
+        AUTH-004 <client> is for <mechanism>=AWS_MSK_IAM
+    # On the wire it is the same.
+    <oauth> & kafka.sasl.<login|client>.callback.handler.class=<iam handler> ->
+        sasl.mechanism=AWS_MSK_IAM
+    # Java's classes, also as Databricks and Amazon ship them; others are refused by name.
+    <sasl> & kafka.sasl.login.class=<shade><java>.kerberos.KerberosLogin -> taken
+    <tls> & kafka.ssl.engine.factory.class=<shade><java>.ssl.DefaultSslEngineFactory -> taken
+    <sasl> & kafka.sasl.oauthbearer.jwt.validator.class=<shade><java>.oauthbearer.ClientJwtValidator
+        -> taken
+    <sasl> & kafka.sasl.oauthbearer.jwt.retriever.class=<shade><java>.oauthbearer.JwtBearerJwtRetriever
+        -> sasl.oauth.retriever=JwtBearerJwtRetriever
+    <oauth> & <login>=<shade><java>.oauthbearer.<|secured.>OAuthBearerLoginCallbackHandler -> taken
+    <aws> & <client>=<shade><iam>.IAMClientCallbackHandler -> sasl.mechanism=AWS_MSK_IAM
+    kafka.ssl.engine.factory.class=org.example.Own -> OPTION-006 names a Java class
+    kafka.sasl.<login|client.callback.handler|login.callback.handler>.class=a.B -> OPTION-006 sasl.<>
+    kafka.sasl.oauthbearer.jwt.<retriever|validator>.class=<java>.oauthbearer.BrokerJwtValidator ->
+        OPTION-006 jwt.<>.class: names a Java class
+    <oauth> & <login>=<io.strimzi.kafka.oauth.Jaas|com.google.cloud.Gcp> -> OPTION-006 docs security
+    <providers>=s & <providers>.s.class=io.strimzi.kafka.KubernetesSecretConfigProvider ->
+        OPTION-006 docs security
+    # What others write in JAAS texts, which are read when a login is made.
+    <oauth> & <url>=https://idp/token & <login>=kafkashaded.<oauth handler> &
+        <jaas>=kafkashaded.<java>.oauthbearer.OAuthBearerLoginModule required clientId="id"
+        clientSecret="S3CRET" scope="https://x/.default" ssl.protocol="SSL"; ->
+        sasl.mechanism=OAUTHBEARER
+    <aws> & <jaas>=<iam>.IAMLoginModule required awsRoleArn="x"
+        aws<StsRegion|RoleExternalId|RoleAccessKeyId|RoleSecretAccessKey|RoleSessionToken>="S3CRET";
+        -> AUTH-007 'aws<>', which
+    <aws> & <jaas>=<iam>.IAMLoginModule required awsS3CRET="x"; -> AUTH-007 begins with 'aws'
+    # As in Java's library, which asks STS for a role, a region for it means nothing without one.
+    <aws> & <jaas>=<iam>.IAMLoginModule required awsProfileName="a" awsStsRegion="b"; -> taken
+    <oauth> & <|<url>=https://idp/token> & <jaas>=<java>.oauthbearer.OAuthBearerLoginModule required
+        <oauth.client.id="id" oauth.client.secret="S3CRET"|oauth.token.endpoint.uri="https://idp/"|
+        clientId="id" clientSecret="S3CRET" oauth.ssl.truststore.location="/ca.pem">; ->
+        AUTH-007 Strimzi
+    <sasl> & <jaas>=<plain module> <in jaas> -> AUTH-004 set <mechanism>=PLAIN
+    <sasl> & <jaas>=<scram module> <in jaas> -> AUTH-004 SCRAM-SHA-256 or SCRAM-SHA-512
+    # What is doubtful or not used is told, once.
+    <mechanism>=PLAIN & <user> & <trust>.location=f -> note AUTH-003 <mechanism>, kafka.sasl.password,
+        kafka.sasl.username have; note TLS-001 to SASL_SSL
+    <protocol>=PLAINTEXT & kafka.ssl.protocol=TLSv1.2 -> note TLS-001 security.protocol to SSL
+    <tls> & kafka.sasl.login.retry.backoff.ms=1 -> note AUTH-003 option kafka.sasl.login.retry
+    <versions>=TLSv1,TLSv1.2 & <hosts>= none  -> note TLS-001 options <versions>, <hosts> have
+    <key>.key=S3CRET -> ssl=None; note TLS-001 keystore.key; note AUTH-001 keystore.key
+    <protocol>=SASL_PLAINTEXT & <mechanism>=PLAIN & <user> -> note AUTH-002 the password crosses
+    <protocol>=SASL_PLAINTEXT & <mechanism>=OAUTHBEARER & <url>=https://i -> note AUTH-002 the token
+    <protocol>=SASL_PLAINTEXT & <mechanism>=AWS_MSK_IAM -> note AUTH-002 the token crosses
+    <protocol>=SASL_PLAINTEXT & <mechanism>=SCRAM-SHA-512 & <user> -> taken
+""")
+
+
+@each_row(("given", "expected"), [*NAMES, *LIBRDKAFKAS, *NEAR, *PRODUCER, *SINK, *HOOKS, *SECURITY])
+def test_options(given, expected):
+    if re.match(r"[A-Z]+-\d", expected):
+        refused(expected, parse_and_check, given)
+        return
+    options = parse(given)
+    agrees(options, options.notes, expected)
+    # Spark pickles options to the tasks, and the pool keeps producers by their configuration.
+    pickled = pickle.dumps(options)
+    assert pickle.loads(pickled) == options == parse(given)
+    assert hash(options.producer) == hash(parse(given).producer)
+    assert b"S3CRET" not in pickled
+    assert "S3CRET" not in f"{options} {options.producer!r} {options.producer.security!r}"
+
+
+# --- the file of --command-config ----------------------------------------------------------------
+
+
+@each_row(
+    ("given", "expected"),
+    rows("""
+    bootstrap.servers=other:1 & security.protocol=SASL_SSL & sasl.mechanism=PLAIN &
+        sasl.jaas.config=<plain module> required \\\\n username="a" password="b\\\\\\"S3CRET"; &
+        request.timeout.ms=5000 & ssl.truststore.password=${env:T} & ssl.truststore.location=/t ->
+        bootstrap_servers=(('b', 9092),); client_id=tool; request_timeout_ms=5000;
+        sasl.jaas_config=<plain module> required username="a" password="b\\"S3CRET";;
+        ssl.truststore.password=${env:T}
+    group.id=g & ssl.provider=SunJSSE & key.serializer=y & ssl.protocol=TLSv1.2 ->
+        note - line 1: group.id has; note - line 2: ssl.provider; note - line 3: key.serializer;
+        note TLS-001 set security.protocol to SSL
+    group.id=g & security.protocol=TLS -> OPTION-003 line 2: invalid value TLS
+    group.id=g & security.protocol=SASL_SSL & sasl.mechanism=PLAIN & sasl.password=S3CRET ->
+        OPTION-008 line 4: sasl.username and sasl.password
+    security.protocol=SSL & ssl.truststore.type=PEM & ssl.truststore.location=f &
+        ssl.truststore.password=S3CRET -> TLS-005 line 4: SSL trust store
+    group.id=g & ssl.key.password=${vault:S3CRET} -> OPTION-005 line 2: invalid value [hidden]
+    kafka.security.protocol=SSL -> OPTION-001 line 1: write security.protocol, without
+    group.id=g & security.protcol=SSL -> OPTION-001 line 2: there is no 'security.protcol'. Did
+    group.id=g & security.protcol=SSL -> OPTION-001 mean 'security.protocol'?
+    ssl.ca.location=/ca.pem -> OPTION-007 line 1: Kafka option 'ssl.ca.location'
+    ssl.ca.location=/ca.pem -> OPTION-007 Instead: ssl.truststore.location
+    ssl.engine.factory.class=a.B -> OPTION-006 line 1: invalid value a.B
+    ssl.provider=BCJSSE -> OPTION-006 invalid value BCJSSE
+    config.providers=x -> OPTION-008 line 1: config.providers names 'x'
+    group.id=g & a=S3CRET\\u0 -> OPTION-014 line 2: \\u
+    """),
+)
+def test_a_file_for_kafkas_tools(given, expected, tmp_path_factory):
+    file = tmp_path_factory.mktemp("tool") / "client.properties"
+    file.write_text(given.replace(" & ", "\n").replace("\\n", "\n"), encoding="utf-8")
+    arguments = str(file), "b:9092", {"client.id": "tool"}
+    if re.match(r"[A-Z]+-\d", expected):
+        refused(expected, read_command_config, *arguments)
+    else:
+        found = read_command_config(*arguments)
+        agrees(found, found.notes, expected)
+
+
+# --- the same options for Java's client ----------------------------------------------------------
+
+
+@each_row(
+    ("given", "more"),
+    rows("""
+    Kafka.Security.Protocol=SSL & kafka.ssl.protocol=TLSv1.2 -> taken
+    <trust>.location=${env:TRUST} -> <javas>
+    <trust>.location=${env:TRUST} & <providers>=env &
+        <providers>.env.class=<provider>.EnvVarConfigProvider -> taken
+    <trust>.location=/a/ca.<PEM|crt|cer|key> -> <trust>.type=PEM
+    <trust>.certificates=x -> <trust>.type=PEM
+    <key>.certificate.chain=x -> <key>.type=PEM
+    <key>.location=/a/<key.p12|k.pem & kafka.ssl.keystore.type=JKS> -> taken
+    <mechanism>=PLAIN & <quoted> -> <jaas>=<plain module> required <quoted in jaas>
+    <mechanism>=scram-sha-512 & <quoted> -> <mechanism>=SCRAM-SHA-512 &
+        <jaas>=<scram module> required <quoted in jaas>
+    <<mechanism>=GSSAPI & |><quoted> -> taken
+    <mechanism>=PLAIN & kafka.sasl.<username|password>=half -> taken
+    # Words as Java compares them.
+    <protocol>=sasl_ssl -> <protocol>=SASL_SSL
+    <trust>.type=pem & <key>.type=jks -> <trust>.type=PEM & <key>.type=JKS
+    <hosts>=none -> <hosts>=
+    <hosts>=HTTPS -> <hosts>=https
+    kafka.ssl.protocol= tlsv1.3  -> kafka.ssl.protocol=TLSv1.3
+    <mechanism>=${env:mechanism} -> <javas>
+    <login>=kafkashaded.<oauth handler> -> taken
+    """),
+)
+def test_what_javas_client_is_given(given, more):
+    others = {"topic": "t", "sasl.mechanism": "PLAIN", "kafka.linger.ms": "5"}
+    others["kafka.sasl.oauthbearer.token.provider"] = "a:b"
+    kept = {name.lower(): value for name, value in named(given).items()}
+    for name in ("kafka.sasl.username", "kafka.sasl.password"):
+        kept.pop(name, None)
+    expected = kept | ({} if more == "taken" else named(more))
+    assert for_java_client({**others, **named(given)}) == expected
+
+
+# --- secrets -------------------------------------------------------------------------------------
+
+
+@each_row(
+    ("given", "expected"),
+    rows("""
+    Kafka.SSL.Keystore.Key=x -> clear
+    kafka.ssl.keystore.key=<${dir:/run:key}|-----BEGIN KEY----- ${env:K} -----END KEY-----> -> hidden
+    <ssl.keystore.key|kafka.ssl.truststore.certificates>=x -> hidden
+    schema.registry.<ssl.keystore.key|bearer.auth.token|bearer.auth.client.secret>=x -> clear
+    # A reference beside a secret hides nothing: its value may be empty.
+    <kafka.sasl.password|schema.registry.bearer.auth.token>=x${env:EMPTY} -> clear
+    kafka.sasl.password=< |${env:A}${env:B}> -> hidden
+    schema.registry.basic.auth.user.info=user:<x|x${env:EMPTY}> -> clear
+    schema.registry.basic.auth.user.info=user:${env:P} -> hidden
+    metrics.otlp.headers=<api-key=x|A=x${env:E}|A=Bearer x${env:E}|A=Bearer%20x,t=${env:T}> -> clear
+    metrics.otlp.headers=<A=Bearer%20${env:T}|a=${env:A}, b = Basic ${env:T}> -> hidden
+    <urls>=https://<user:x@h:1/path|user:1/x@h:1|user:@x@h:1|@x@h:1> -> clear
+    <urls>=https://<u:x${env:E}@h:1|u:x@h:1/?tenant=${env:T}|h:1/?api_key=x${env:E}> -> clear
+    <urls>=https://<u:${env:P}@h:1/path|h:1/?api_key=${env:K}|h:1/path|h:1/path?tenant=x> -> hidden
+    <urls>=https://h:1,https://${env:U}:${env:P}@i:1 -> hidden
+    <urls>=https://${env:U}:${env:P}@h:1,https://u:x@i:1 -> clear
+    <urls>=https://h:1/?a=b&<API_Key|token|client_secret|Password|auth|sig|credentials>=x -> clear
+    metrics.path=abfss://container@account.dfs.core.windows.net/lines -> hidden
+    <jaas>=M required <password="x"|password=x|Password = 'x'|key.passphrase="x">; -> clear
+    <jaas>=M required <password="a${env:P}"|clientId="${env:A}" clientSecret="x">; -> clear
+    <jaas>=<M r password="${env:P}";|${file:/run/a:jaas}|M r keyTab="/etc/key.tab";> -> hidden
+    """),
+)
+def test_what_is_a_secret_in_clear(given, expected):
+    name = given.partition("=")[0].lower()
+    assert clear_secrets(named(given)) == ([name] if expected == "clear" else [])
+
+
+def test_what_spark_shows():
+    """Spark looks at names and at values: a JAAS text with a password in it is hidden."""
+    secrets = {f"kafka.{name}": "marked-hush" for name in SECRET_KEYS}
+    secrets[SHORT["jaas"]] = 'M required username="u" password="marked-hush";'
+    key, passphrase = "ssl.keystore.key", "sasl.oauthbearer.assertion.private.key.passphrase"
+    assert secrets_shown_by_spark(secrets) == [f"kafka.{passphrase}", f"kafka.{key}"]
+    assert secrets_shown_by_spark(secrets, SUGGESTED_REGEX) == []
+    assert secrets_shown_by_spark({"Kafka.SSL.Keystore.Key": "x"}) == [f"kafka.{key}"]
+    for url in ("https://user:x@h:1", "https://user:1/x@h", "https://h/?api_key=x"):
+        given = dict.fromkeys(SHORT["urls"].split("|"), url)
+        assert len(secrets_shown_by_spark(given)) == 4
+        assert secrets_shown_by_spark(given, SUGGESTED_REGEX) == []
+    # Another expression may hide less, or hide by the prefix; Python may not know Java's syntax.
+    assert len(secrets_shown_by_spark(secrets, "(?i)token")) == len(secrets)
+    assert secrets_shown_by_spark(secrets, "spark[.]pykafka", "spark.pykafka.") == []
+    assert secrets_shown_by_spark(secrets, "(?i)[[:broken") == secrets_shown_by_spark(secrets)
+    told = warning_about_shown_secrets(["a", "b"])
+    says(told, "AUTH-001 a, b: a secret in clear text")
+    says(told, f"AUTH-001 spark.redaction.regex={SUGGESTED_REGEX}")
+    says(told, "AUTH-001 for the default of spark.redaction.regex")
+    says(warning_about_shown_secrets(["a"], "x"), "AUTH-001 for spark.redaction.regex")
+
+
+# --- what is made of options ---------------------------------------------------------------------
+
+
+@each_row(
+    ("name", "expected"),
+    [
+        *((name, f"orders-{name}") for name in ("a.b", "{query}", "späte Züge", "<b>'x'</b>")),
+        *((name, "TXN-037 needs the name of a query, and here is none") for name in (None, "")),
+        *((name, "TXN-038 cannot be printed") for name in ("two\nlines", "\ud800")),
+        ("late ", "TXN-038 'orders-late ' begins or ends with a space"),
+        ("n" * 32_000, "TXN-038 has 32007 bytes"),
+    ],
+)
+def test_the_prefix_gets_the_name_of_the_query(name, expected):
+    arguments = parse(f"{SHORT['once']}-{{query}}"), name, "here is none"
+    if expected.startswith("TXN"):
+        refused(expected, with_query_name, *arguments)
+    else:
+        assert with_query_name(*arguments).exactly_once.prefix == expected
+
+
+@each_row(
+    ("given", "expected"),
+    rows("""
+    kafka.compression.type=zstd & kafka.acks=-1 -> kafka.compression.zstd.level=3 & kafka.acks=all &
+        kafka.batch.size=131072 & delivery.guarantee=at-least-once & kafka.compression.type=zstd
+    delivery.guarantee=none -> delivery.guarantee=none & kafka.acks=0
+    <once> -> delivery.guarantee=exactly-once
+    kafka.acks=1 -> kafka.acks=1 & kafka.enable.idempotence=false
+    max.bytes.per.second.per.task=7 -> max.bytes.per.second.per.task=7
+    """),
+)
+def test_settings_that_metrics_tell(given, expected):
+    told = effective_settings(parse(given))
+    assert named(expected).items() <= told.items()
+
+
+@each_row(
+    ("guarantee", "begins"),
+    rows("""
+    at-least-once -> at-least-once, kafka.acks=all, kafka.enable.idempotence=true
+    none -> delivery.guarantee=none, kafka.acks=0, kafka.enable.idempotence=false
+    """),
+)
+def test_what_a_check_tells_first(guarantee, begins):
+    options = parse(f"delivery.guarantee={guarantee}")
+    first = next(all_checks(options, writes=False, time=SimulatedClock()))
+    assert first.text.startswith(begins)
+
+
+def test_a_dead_letter_fits_where_it_goes():
+    options = parse(f"{SHORT['dead']}=dead")
+    assert max_letter_bytes(options.dead_letters, options.producer) == 1_048_576 - 61
+    own = options.dead_letters._replace(own_topic_limits=TopicLimits(max_message_bytes=10_061))
+    assert max_letter_bytes(own, options.producer) == 10_000
+    zstd = parse("kafka.compression.type=zstd").producer
+    assert max_letter_bytes(own, zstd) == 10_000 - 156 - 64
