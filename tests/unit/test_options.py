@@ -79,6 +79,11 @@ SHORT = {
     "once": "delivery.guarantee=exactly-once & transactional.id.prefix=orders",
     "dead": "topic=t & errors.tolerance=all & errors.deadletterqueue.topic.name",
     "log": "pykafka-sink-transactions",
+    "registry": "topic=t & value.format=avro & schema.registry.url=https://r:1",
+    "basic": "schema.registry.basic.auth",
+    "bearer": "schema.registry.bearer.auth",
+    "issuer": "<bearer>.issuer.endpoint.url=https://i/t & <bearer>.client.id=x & "
+    "<bearer>.client.secret=S3CRET",
     "here": __name__,
     "quoted": 'kafka.sasl.username=a"b & kafka.sasl.password=c\\d',
     "quoted in jaas": 'username="a\\"b" password="c\\\\d";',
@@ -95,8 +100,11 @@ SHORT = {
 
 def rows(text):
     """What a table gives, and what it expects."""
-    lines = re.sub(r"\n {8,}", " ", text).split("\n    ")
-    split = [line.rstrip("\n ").split(" -> ") for line in lines if "->" in line]
+    lines = re.sub(r"\|?\n {8,}", lambda end: "|" if end[0][0] == "|" else " ", text).split(
+        "\n    "
+    )
+    found = [line for line in lines if line.strip() and line[0] != "#"]
+    split = [line.rstrip("\n ").split(" -> ") for line in found]
     return [row for given, expected in split for row in _each(given, expected)]
 
 
@@ -104,7 +112,7 @@ def _each(given, expected):
     match = re.search(r"<([^<>]+)>", given)
     if match is None:
         return [(given, _in_full(expected))]
-    ways = SHORT.get(match[1], match[1]).split("|")
+    ways = (match[1] if "|" in match[1] else SHORT[match[1]]).split("|")
     return [
         row
         for way in ways
@@ -127,7 +135,7 @@ def either(names):
 def named(given):
     """The options of a row."""
     pairs = (one.partition("=") for one in given.split(" & "))
-    return {name: value for name, _, value in pairs if name}
+    return {name.strip(): value for name, _, value in pairs if name}
 
 
 def says(told, expected):
@@ -141,6 +149,7 @@ def refused(expected, function, *arguments):
     with pytest.raises(ConfigError) as raised:
         function(*arguments)
     says(raised.value, expected)
+    assert raised.value.__cause__ is None or "HOOK" in expected, "it may show the text"
 
 
 def agrees(found, notes, expected):
@@ -187,74 +196,49 @@ def parse_and_check(given):
 
 # --- Java's table --------------------------------------------------------------------------------
 
-# Type, default, lowest and highest value, names: all that ProducerConfig.configDef() of kafka-clients
-# 4.4.0 lists and that has an effect here.
+# Names with default, lowest and highest value, by types: all that ProducerConfig.configDef() of
+# kafka-clients 4.4.0 lists and that has an effect here.
 JAVA = """
-boolean True: enable.idempotence enable.metrics.push metadata.cluster.check.enable
-boolean True: partitioner.adaptive.partitioning.enable
-boolean False: partitioner.ignore.keys partitioner.rack.aware sasl.oauthbearer.header.urlencode
-boolean False: sasl.oauthbearer.assertion.claim.jti.include
-class None: sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class
-class None: ssl.engine.factory.class
-class DefaultJwtRetriever: sasl.oauthbearer.jwt.retriever.class
-class DefaultJwtValidator: sasl.oauthbearer.jwt.validator.class
-double 0.05 0.0 0.25: sasl.login.refresh.window.jitter
-double 0.8 0.5 1.0: sasl.login.refresh.window.factor
-int None 1: sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
-int -1 -1 9: compression.gzip.level
-int 3 -131072 22: compression.zstd.level
-int 5 1: max.in.flight.requests.per.connection
-int 9 1 17: compression.lz4.level
-int 60 0 3600: sasl.oauthbearer.assertion.claim.nbf.seconds
-int 300 0 86400: sasl.oauthbearer.assertion.claim.exp.seconds
-int 16384 0: batch.size
-int 30000 0: request.timeout.ms
-int 32768 -1: receive.buffer.bytes
-int 60000 1: transaction.timeout.ms
-int 120000 0: delivery.timeout.ms
-int 131072 -1: send.buffer.bytes
-int 1048576 0: max.request.size
-int 2147483647 0: retries
-list []: ssl.cipher.suites
-list ['TLSv1.2','TLSv1.3']: ssl.enabled.protocols
-long 0 0: partitioner.availability.timeout.ms
-long 5 0: linger.ms
-long 50 0: reconnect.backoff.ms
-long 100 0: retry.backoff.ms sasl.login.retry.backoff.ms
-long 1000 0: reconnect.backoff.max.ms retry.backoff.max.ms
-long 10000 0: sasl.login.retry.backoff.max.ms
-long 10000 1: socket.connection.setup.timeout.ms
-long 30000 1: socket.connection.setup.timeout.max.ms
-long 60000 0: max.block.ms sasl.kerberos.min.time.before.relogin
-long 300000 0: metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms
-long 300000 5000: metadata.max.idle.ms
-long 540000: connections.max.idle.ms
-long 33554432 0 1099511627776: buffer.memory
-password None: sasl.jaas.config sasl.oauthbearer.assertion.private.key.passphrase ssl.key.password
-password None: sasl.oauthbearer.client.credentials.client.secret ssl.keystore.certificate.chain
-password None: ssl.keystore.key ssl.keystore.password ssl.truststore.password
-password None: ssl.truststore.certificates
-short 60 0 900: sasl.login.refresh.min.period.seconds
-short 300 0 3600: sasl.login.refresh.buffer.seconds
-string None: sasl.kerberos.service.name sasl.oauthbearer.assertion.claim.aud
-string None: sasl.oauthbearer.assertion.claim.iss sasl.oauthbearer.assertion.claim.sub
-string None: sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file
-string None: sasl.oauthbearer.assertion.template.file sasl.oauthbearer.client.credentials.client.id
-string None: sasl.oauthbearer.scope sasl.oauthbearer.token.endpoint.url ssl.keystore.location
-string None: ssl.truststore.location
-string "": client.rack
-string GSSAPI: sasl.mechanism
-string JKS: ssl.keystore.type ssl.truststore.type
-string PLAINTEXT: security.protocol
-string RS256: sasl.oauthbearer.assertion.algorithm
-string TLSv1.3: ssl.protocol
-string all: acks
-string https: ssl.endpoint.identification.algorithm
-string none: compression.type
-string rebootstrap: metadata.recovery.strategy
-string scope: sasl.oauthbearer.scope.claim.name
-string sub: sasl.oauthbearer.sub.claim.name
-string use_all_dns_ips: client.dns.lookup
+boolean: enable.idempotence=True enable.metrics.push=True metadata.cluster.check.enable=True
+    partitioner.adaptive.partitioning.enable=True partitioner.ignore.keys=False
+    partitioner.rack.aware=False sasl.oauthbearer.header.urlencode=False
+    sasl.oauthbearer.assertion.claim.jti.include=False
+class: sasl.client.callback.handler.class=None sasl.login.callback.handler.class=None
+    sasl.login.class=None ssl.engine.factory.class=None
+    sasl.oauthbearer.jwt.retriever.class=DefaultJwtRetriever
+    sasl.oauthbearer.jwt.validator.class=DefaultJwtValidator
+double: sasl.login.refresh.window.jitter=0.05|0.0|0.25 sasl.login.refresh.window.factor=0.8|0.5|1.0
+int: sasl.login.connect.timeout.ms=None|1 sasl.login.read.timeout.ms=None|1
+    compression.gzip.level=-1|-1|9 compression.zstd.level=3|-131072|22
+    max.in.flight.requests.per.connection=5|1 compression.lz4.level=9|1|17
+    sasl.oauthbearer.assertion.claim.nbf.seconds=60|0|3600
+    sasl.oauthbearer.assertion.claim.exp.seconds=300|0|86400 batch.size=16384|0
+    request.timeout.ms=30000|0 receive.buffer.bytes=32768|-1 transaction.timeout.ms=60000|1
+    delivery.timeout.ms=120000|0 send.buffer.bytes=131072|-1 max.request.size=1048576|0
+    retries=2147483647|0
+list: ssl.cipher.suites=[] ssl.enabled.protocols=['TLSv1.2','TLSv1.3']
+long: partitioner.availability.timeout.ms=0|0 linger.ms=5|0 reconnect.backoff.ms=50|0
+    retry.backoff.ms=100|0 sasl.login.retry.backoff.ms=100|0 reconnect.backoff.max.ms=1000|0
+    retry.backoff.max.ms=1000|0 sasl.login.retry.backoff.max.ms=10000|0
+    socket.connection.setup.timeout.ms=10000|1 socket.connection.setup.timeout.max.ms=30000|1
+    max.block.ms=60000|0 sasl.kerberos.min.time.before.relogin=60000|0 metadata.max.age.ms=300000|0
+    metadata.recovery.rebootstrap.trigger.ms=300000|0 metadata.max.idle.ms=300000|5000
+    connections.max.idle.ms=540000 buffer.memory=33554432|0|1099511627776
+password: sasl.jaas.config=None sasl.oauthbearer.assertion.private.key.passphrase=None
+    ssl.key.password=None sasl.oauthbearer.client.credentials.client.secret=None
+    ssl.keystore.certificate.chain=None ssl.keystore.key=None ssl.keystore.password=None
+    ssl.truststore.password=None ssl.truststore.certificates=None
+short: sasl.login.refresh.min.period.seconds=60|0|900 sasl.login.refresh.buffer.seconds=300|0|3600
+string: sasl.kerberos.service.name=None sasl.oauthbearer.assertion.claim.aud=None
+    sasl.oauthbearer.assertion.claim.iss=None sasl.oauthbearer.assertion.claim.sub=None
+    sasl.oauthbearer.assertion.file=None sasl.oauthbearer.assertion.private.key.file=None
+    sasl.oauthbearer.assertion.template.file=None sasl.oauthbearer.client.credentials.client.id=None
+    sasl.oauthbearer.scope=None sasl.oauthbearer.token.endpoint.url=None ssl.keystore.location=None
+    ssl.truststore.location=None client.rack="" sasl.mechanism=GSSAPI ssl.keystore.type=JKS
+    ssl.truststore.type=JKS security.protocol=PLAINTEXT sasl.oauthbearer.assertion.algorithm=RS256
+    ssl.protocol=TLSv1.3 acks=all ssl.endpoint.identification.algorithm=https compression.type=none
+    metadata.recovery.strategy=rebootstrap sasl.oauthbearer.scope.claim.name=scope
+    sasl.oauthbearer.sub.claim.name=sub client.dns.lookup=use_all_dns_ips
 """
 OURS = {
     *("bootstrap.servers", "client.id", "partitioner", "allow.auto.create.topics"),
@@ -262,15 +246,15 @@ OURS = {
 }
 KEYS = {**PRODUCER_CONFIG.keys, **SECURITY_CONFIG.keys}
 JAVAS_KEYS = [
-    (name, *map(literal, row.split()[:2]), [literal(bound) for bound in row.split()[2:]])
-    for row, _, names in (line.partition(":") for line in JAVA.strip().splitlines())
-    for name in names.split()
+    (name, kind, [literal(value) for value in values.split("|")])
+    for kind, _, text in (line.partition(": ") for line in re.split(r"\n(?! )", JAVA.strip()))
+    for name, _, values in (one.partition("=") for one in text.split())
 ]
 
 
-@each_row(("name", "kind", "default", "bounds"), JAVAS_KEYS)
-def test_types_defaults_and_bounds_are_javas_or_the_difference_is_told(name, kind, default, bounds):
-    key = KEYS[name]
+@each_row(("name", "kind", "values"), JAVAS_KEYS)
+def test_types_defaults_and_bounds_are_javas_or_the_difference_is_told(name, kind, values):
+    key, (default, *bounds) = KEYS[name], values
     assert key.type == kind
     assert key.default == default or (key.java_default == str(default) and key.difference)
     step = 0.01 if kind == "double" else 1
@@ -556,8 +540,8 @@ SINK = rows("""
         topic_creation.partitions=6; topic_creation.replication_factor=3
     <created>=<| , ,> -> topic_creation.configs=()
     <created>=< a = 1 , b=2 ,|a=1,,b=2> -> topic_creation.configs=(('a', '1'), ('b', '2'))
-    <created>=<a=> -> topic_creation.configs=(('a', ''),)
-    <created>=<a=x=y> -> topic_creation.configs=(('a', 'x=y'),)
+    <created>=a= -> topic_creation.configs=(('a', ''),)
+    <created>=a=x=y -> topic_creation.configs=(('a', 'x=y'),)
     <created>=p=compact, delete ,a=1 -> topic_creation.configs=(('p', 'compact,delete'), ('a', '1'))
     <created>=l=0:1,1:2,2:0 -> topic_creation.configs=(('l', '0:1,1:2,2:0'),)
     topic.creation.configs=<r.ms|=1|r.ms:1> -> OPTION-003 '<>' is not name=value
@@ -854,8 +838,86 @@ SECURITY = rows("""
     <protocol>=SASL_PLAINTEXT & <mechanism>=SCRAM-SHA-512 & <user> -> taken
 """)
 
+REGISTRY = rows("""
+    # With an address: what is chosen, what it is named after, and what is registered.
+    <registry> & <avro.record.name=X|normalize.schemas=true|value.schema.id.location=header> -> taken
+    <registry> & use.latest.version=true & value.subject.name.strategy=RecordNameStrategy &
+        avro.record.name=X -> taken
+    <registry> & use.latest.version=true & <auto.register.schemas|latest.compatibility.strict>=false
+        -> taken
+    <registry> & use.latest.version=true & key.format=avro & key.columns=a & key.use.schema.id=5 ->
+        taken
+    <registry> & value.format=json & key.format=avro & key.columns=a & use.schema.id=7 ->
+        note - 'use.schema.id' has no effect
+    <registry> & key.format=json & key.columns=a & key.use.schema.id=5 -> note - 'key.use.schema.id' has
+    <registry> & key.<subject.name.strategy=RecordNameStrategy|schema.references=[]> ->
+        note - with keys: this needs key.schema.id.prefix=true
+    <registry> & use.schema.id=7 & <use.latest.version=true|use.latest.with.metadata=a=b|
+        value.subject.name.strategy=RecordNameStrategy|latest.compatibility.strict=false> ->
+        note - has no effect beside use.schema.id, which
+    <registry> & latest.compatibility.strict=false -> note - 'latest.compatibility.strict' has
+    <registry> & use.latest.version=true & id.compatibility.strict=false ->
+        note - 'id.compatibility.strict' has no effect
+    <registry> & <use.latest.version=true|use.schema.id=7> & auto.register.schemas=true ->
+        note - 'auto.register.schemas' has no effect
+    <registry> & use.latest.version=true & normalize.schemas=true -> note - 'normalize.schemas' has
+    <registry> & <value.avro.schema="string"|use.schema.id=7|use.latest.version=true> &
+        <avro.record.name|avro.namespace>=X -> note - where the schema is given, or is one of the reg
+    <registry> & value.schema.id.prefix=false & <value.schema.id.location=header|use.schema.id=7> ->
+        note - 'schema.registry.url' has; note - has no effect
+    <registry> & value.format=raw & value.schema.id.prefix=true & use.schema.id=7 -> taken
+    # Its credentials.
+    <registry> & <issuer> & <bearer>.token=t -> note - issuer.endpoint.url' has no effect;
+        note - <bearer>.client.id' has; note - <bearer>.client.secret' has no effect
+    <registry> & <issuer> & <bearer>.token=t & <bearer>.credentials.source=OAUTHBEARER ->
+        note - '<bearer>.token' has no effect
+    <registry> & <basic>.credentials.source=URL & <basic>.user.info=u:S3CRET &
+        schema.registry.url=https://u:S3CRET@r:1 -> note - '<basic>.user.info' has; note AUTH-001 url:
+    <registry> & <basic>.credentials.source=SASL_INHERIT & <basic>.user.info=u:S3CRET & <plain> &
+        <user> -> note - '<basic>.user.info' has; note AUTH-001 <basic>.user.info
+    <registry> & schema.registry.url=https://u:S3CRET@r:1 & <<bearer>.token=t|<basic>.user.info=u:p> ->
+        note AUTH-001 schema.registry.url; note - user and password in schema.registry.url have no
+    <registry> & schema.registry.url=https://u:S3CRET@r:1 -> note AUTH-001 schema.registry.url
+    <registry> & schema.registry.url=http://r:1 & <basic>.user.info=u:S3CRET -> note AUTH-001 <basic>;
+        note REGISTRY-006 use https:
+    <registry> & schema.registry.url=http://u:S3CRET@a:1,https://u@b:1 &
+        <basic>.credentials.source=URL -> note AUTH-001 schema.registry.url; note REGISTRY-006 https:
+    <registry> & schema.registry.url=http://u:S3CRET@a:1,http://b:1/x & <|<basic>.user.info=u:p & >
+        <basic>.credentials.source=URL -> OPTION-008 http://b:1/x has none
+    <registry> & <bearer>.<client.id|client.secret|scope|logical.cluster|identity.pool.id>=S3CRET ->
+        OPTION-008 <bearer>.<> needs a token
+    <registry> & schema.registry.url=http://u:S3CRET@<h℀:1|[::1> -> OPTION-003 of the form https://host
+    # Without an address.
+    value.format=<avro|protobuf> & use.schema.id=7 -> REGISTRY-002 without it value.format=<>
+    value.format=<avro|protobuf> & <use.latest.version|normalize.schemas>=true ->
+        REGISTRY-002 needs schema.registry.url
+    value.format=avro & <auto.register.schemas|latest.compatibility.strict|id.compatibility.strict>=false
+        -> REGISTRY-002 '<>'
+    value.format=avro & <use.latest.with.metadata=a=b|value.schema.references=[]> -> REGISTRY-002
+    value.format=avro & <value.subject.name.strategy=RecordNameStrategy|<basic>.user.info=u:S3CRET|
+        schema.registry.ssl.truststore.location=/x.pem> -> REGISTRY-002 needs schema.registry.url
+    value.format=json & key.format=avro & key.columns=a & key.use.schema.id=7 ->
+        REGISTRY-002 'key.use.schema.id'
+    value.schema.id.prefix=true -> REGISTRY-002 needs schema.registry.url
+    value.format=avro & value.schema.id.location=header -> note - this needs schema.registry.url
+    value.format=avro & value.schema.id.prefix=false & use.schema.id=7 -> note - 'use.schema.id' has no
+    value.format=json & use.latest.version=true -> note - 'use.latest.version' has no effect
+    # So no index of a message is put behind the id, which consumers of Protobuf need.
+    value.format=raw & value.schema.id.prefix=true & use.schema.id=7 -> registry.config=None;
+        note REGISTRY-005 of Protobuf set schema.registry.url
+    value.format=protobuf & value.protobuf.descriptor.file=x.desc & value.protobuf.message=X &
+        value.schema.id.prefix=true & use.schema.id=7 -> taken
+    schema.registry.url=http://r:1<|& value.format=json| & value.column=v> ->
+        REGISTRY-001 neither value.format nor key.format
+    schema.registry.url=http://r:1 & value.schema.id.prefix=true & use.latest.version=true -> taken
+    schema.registry.url=http://r:1 & key.format=avro & key.columns=a -> taken
+""")
 
-@each_row(("given", "expected"), [*NAMES, *LIBRDKAFKAS, *NEAR, *PRODUCER, *SINK, *HOOKS, *SECURITY])
+
+@each_row(
+    ("given", "expected"),
+    [*NAMES, *LIBRDKAFKAS, *NEAR, *PRODUCER, *SINK, *HOOKS, *SECURITY, *REGISTRY],
+)
 def test_options(given, expected):
     if re.match(r"[A-Z]+-\d", expected):
         refused(expected, parse_and_check, given)
