@@ -9,7 +9,6 @@ import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.sink_keys import BACKUPS, MetricsOutputs
-from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics.background import short_reason
 from spark_kafka_sink.metrics.outputs import check_path, local_path, write_outputs
 from spark_kafka_sink.metrics.reading import LineTail
@@ -250,21 +249,3 @@ def test_a_file_that_was_emptied_is_read_from_its_beginning(tmp_path):
     assert read(followed) == [1, 2]
     path.write_text(json.dumps(line(3)) + "\n")
     assert read(followed) == [3]
-
-
-def test_a_password_in_a_uri_is_refused_and_not_shown():
-    def parsed(path):
-        options = {"kafka.bootstrap.servers": "b:9092", "topic": "t", "metrics.path": path}
-        return SinkOptions.parse(options)
-
-    for uri in (
-        "s3://me:marked-hush@bucket/lines",
-        "s3://me:12/marked-hush@bucket/lines",
-        "s3://me:marked/hush@bucket/lines",
-        "abfs://:marked-hush@container@a.b/lines",
-    ):
-        with pytest.raises(ConfigError, match=r"metrics\.path: no password can be given") as raised:
-            parsed(uri)
-        assert "hush" not in str(raised.value)
-    for path in ("/tmp/a:b@c", "hdfs://me@name:8020/lines", "s3://bucket/lines", "s3://[::1"):
-        assert parsed(path).metrics.path == path

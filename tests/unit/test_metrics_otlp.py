@@ -30,7 +30,6 @@ from spark_kafka_sink.transactions.model import Unit
 from tests.lines import VALIDATOR, check_text
 from tests.otlp import Receiver, attributes_of, metrics_in, receiver
 from tests.patience import PATIENCE_S
-from tests.tables import each_row
 from tests.unit.test_metrics_line import PRODUCER, a_line, of_a_job
 
 DELTA = 1
@@ -374,46 +373,9 @@ def otlp_options(**options):
     return SinkOptions.parse({**SERVERS, **given})
 
 
-def test_it_is_on_with_an_endpoint_or_when_it_is_asked_for():
-    assert otlp_options().metrics.otlp is None
-    assert otlp_options(endpoint="http://c:4318").metrics.otlp == OtlpOutput("http://c:4318")
-    assert otlp_options(enable="true").metrics.otlp == OtlpOutput()
-    off = otlp_options(enable="false", endpoint="http://c:4318")
-    assert off.metrics.otlp is None
-    assert off.notes == (
-        "option 'metrics.otlp.endpoint' has no effect without metrics.otlp.enable=true",
-    )
-
-
 def test_the_environment_alone_does_not_switch_it_on(monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318")
     assert otlp_options().metrics == MetricsOutputs()
-
-
-@each_row(
-    ("options", "problem"),
-    [
-        ({"endpoint": "collector:4318"}, "must begin with http:// or https://"),
-        ({"endpoint": "http://c/v1/traces/"}, "leave /v1/metrics and /v1/traces away"),
-        ({"endpoint": "https://c:4318?api_key=marked-hush"}, "metrics.otlp.headers, as api-key="),
-        ({"endpoint": "https://c/v1/metrics?k=marked-hush"}, "metrics.otlp.headers, as api-key="),
-        ({"endpoint": "https://c:4318#marked-hush"}, "metrics.otlp.headers, as api-key="),
-        (
-            {"endpoint": "https://me:marked-hush@c:4318"},
-            r"\[hidden\] .*no user and password can be given.* metrics.otlp.headers, as Auth",
-        ),
-        ({"signals": "logs"}, "must be one or more of metrics, traces"),
-        ({"signals": ","}, "must be one or more of metrics, traces"),
-        ({"timeout_ms": "0"}, "must be at least 1"),
-        ({"headers": "marked-hush"}, r"\[hidden\] .*its part 1 is not as name=value"),
-        ({"headers": "a=b,c d=marked-hush"}, r"\[hidden\] .*its part 2 is not as name=value"),
-        ({"headers": "${vault:a:b}"}, "a reference of a kind that is not known"),
-    ],
-)
-def test_what_is_refused(options, problem):
-    with pytest.raises(ConfigError, match=problem) as raised:
-        otlp_options(**options)
-    assert "marked-hush" not in str(raised.value)
 
 
 def test_without_the_package_a_job_does_not_begin(monkeypatch):

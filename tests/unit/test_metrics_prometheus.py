@@ -16,7 +16,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.sink_keys import MetricsOutputs
-from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics import background, listen
 from spark_kafka_sink.metrics.outputs import write_outputs
 from spark_kafka_sink.metrics.prometheus import (
@@ -26,7 +25,6 @@ from spark_kafka_sink.metrics.prometheus import (
 )
 from spark_kafka_sink.spark.commit import BatchSummary
 from tests.prometheus import Samples
-from tests.tables import each_row
 from tests.unit.test_metrics_line import a_line, of_a_job
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -192,37 +190,6 @@ def test_what_a_gateway_answers_forges_no_line_of_the_log(answer, said, caplog):
     assert said in record.message
     assert record.message.isprintable()
     assert secret.reveal() not in record.message
-
-
-PUSH_URL = "metrics.prometheus.push.url"
-
-
-def parsed(url):
-    options = {"kafka.bootstrap.servers": "b:9092", "topic": "t", PUSH_URL: url}
-    return SinkOptions.parse(options).metrics.push_url
-
-
-@each_row(
-    "url",
-    [
-        *("", "gateway:9091", "ftp://gateway", "http://", "http://:9091", "http://g:port"),
-        *("http://g:0", "http://g:99999", "http://g?x=1", "http://[::1", "file:///tmp/g"),
-    ],
-)
-def test_an_address_that_cannot_be_one_is_refused(url):
-    with pytest.raises(ConfigError, match=f"{PUSH_URL}: must be as http://HOST:9091 or https"):
-        parsed(url)
-
-
-@pytest.mark.parametrize("url", ["http://g:9091", "https://g", "http://g/push/", "http://[::1]:1"])
-def test_an_address_of_a_gateway(url):
-    assert parsed(url) == url
-
-
-def test_a_password_in_the_address_is_refused_and_not_shown():
-    with pytest.raises(ConfigError, match=f"{PUSH_URL}: no user and password can be") as raised:
-        parsed("https://me:marked-hush@gateway:9091")
-    assert "hush" not in str(raised.value)
 
 
 def progress(query_id, name, rows):

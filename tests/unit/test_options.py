@@ -272,6 +272,7 @@ def test_the_tables_of_keys():
     kept = {name for name, key in KEYS.items() if key.type == "password"}
     assert kept - {"ssl.truststore.certificates", "ssl.keystore.certificate.chain"} == SECRET_KEYS
     for key in KEYS.values():
+        assert (key.doc[-1], key.when[-1]) == (".", ".")
         assert key.java_default is None or key.difference
         if key.default not in (None, REQUIRED) and key.validator is not None:
             assert key.validator(key.default) is None
@@ -913,10 +914,40 @@ REGISTRY = rows("""
     schema.registry.url=http://r:1 & key.format=avro & key.columns=a -> taken
 """)
 
+METRICS = rows("""
+    metrics.otlp.endpoint=http://c:4318 -> metrics.otlp.endpoint=http://c:4318
+    metrics.otlp.enable=true -> metrics.otlp.endpoint=None; metrics.otlp.headers=None;
+        metrics.otlp.signals=('metrics', 'traces'); metrics.otlp.timeout_ms=None
+    metrics.otlp.enable=false & metrics.otlp.endpoint=http://c:4318 -> metrics.otlp=None;
+        note - 'metrics.otlp.endpoint' has no effect without metrics.otlp.enable=true
+    metrics.otlp.endpoint=collector:4318 -> OPTION-003 must begin with http:// or https://
+    metrics.otlp.endpoint=http://c/v1/traces/ -> OPTION-003 leave /v1/metrics and /v1/traces away
+    metrics.otlp.endpoint=https://c:4318<?api_key=S3CRET|/v1/metrics?k=S3CRET|#S3CRET> ->
+        OPTION-003 metrics.otlp.headers, as api-key=
+    metrics.otlp.endpoint=https://me:S3CRET@c:4318 -> OPTION-003 metrics.otlp.headers, as Authorization
+    metrics.otlp.signals=<logs|,> -> OPTION-003 one or more of metrics, traces
+    metrics.otlp.timeout.ms=0 -> OPTION-003 at least 1
+    metrics.otlp.headers=S3CRET -> OPTION-003 its part 1 is not as name=value
+    metrics.otlp.headers=a=b,c d=S3CRET -> OPTION-003 its part 2 is not as name=value
+    metrics.otlp.headers=${vault:a:S3CRET} -> OPTION-005 a kind that is not known
+    metrics.prometheus.push.url=<|gateway:9091|ftp://gateway|file:///tmp/g|http://|http://:9091|
+        http://g:port|http://g:0|http://g:99999|http://g?x=1|http://[::1> -> OPTION-003 http://HOST:9091
+    metrics.prometheus.push.url=<http://g:9091|https://g|http://g/push/|http://[::1]:1> ->
+        metrics.push_url=<>
+    metrics.prometheus.push.url=https://me:S3CRET@gateway:9091 -> OPTION-003 no user and password
+    metrics.prometheus.push.job=7 -> note - has no effect without metrics.prometheus.push.url
+    metrics.prometheus.push.job=j & metrics.prometheus.push.url=http://g:9091 -> metrics.push_job=j
+    metrics.path.max.bytes=7 -> note - has no effect without metrics.path
+    metrics.path.max.bytes=7 & metrics.path=m.jsonl -> metrics.max_bytes=7
+    metrics.path=<s3://me:S3CRET@b/l|s3://me:12/S3CRET@b/l|abfs://:S3CRET@container@a.b/l> ->
+        OPTION-003 metrics.path: no password can be given
+    metrics.path=</tmp/a:b@c|hdfs://me@name:8020/lines|s3://bucket/lines|s3://[::1> -> metrics.path=<>
+""")
+
 
 @each_row(
     ("given", "expected"),
-    [*NAMES, *LIBRDKAFKAS, *NEAR, *PRODUCER, *SINK, *HOOKS, *SECURITY, *REGISTRY],
+    [*NAMES, *LIBRDKAFKAS, *NEAR, *PRODUCER, *SINK, *HOOKS, *SECURITY, *REGISTRY, *METRICS],
 )
 def test_options(given, expected):
     if re.match(r"[A-Z]+-\d", expected):
@@ -925,9 +956,9 @@ def test_options(given, expected):
     options = parse(given)
     agrees(options, options.notes, expected)
     # Spark pickles options to the tasks, and the pool keeps producers by their configuration.
-    pickled = pickle.dumps(options)
-    assert pickle.loads(pickled) == options == parse(given)
-    assert hash(options.producer) == hash(parse(given).producer)
+    pickled, again = pickle.dumps(options), parse(given)
+    assert pickle.loads(pickled) == options == again
+    assert hash(options.producer) == hash(again.producer)
     assert b"S3CRET" not in pickled
     assert "S3CRET" not in f"{options} {options.producer!r} {options.producer.security!r}"
 

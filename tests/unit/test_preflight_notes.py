@@ -91,18 +91,6 @@ def test_what_is_noted_of_columns_is_told_once_per_query(caplog):
     assert all(m.startswith("value.null.when without a key") for m in caplog.messages)
 
 
-@pytest.mark.parametrize(
-    ("name", "needed", "value"),
-    [
-        ("metrics.path.max.bytes", "metrics.path", "m.jsonl"),
-        ("metrics.prometheus.push.job", "metrics.prometheus.push.url", "http://gateway:9091"),
-    ],
-)
-def test_options_of_an_output_that_there_is_not(name, needed, value):
-    assert options(**{name: "7"}).notes == (f"option '{name}' has no effect without {needed}",)
-    assert options(**{name: "7", needed: value}).notes == ()
-
-
 def test_a_metrics_path_that_cannot_be_written(tmp_path):
     path = tmp_path / "missing" / "metrics.jsonl"
     given = options(**{"metrics.path": str(path)})
