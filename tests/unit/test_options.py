@@ -47,8 +47,6 @@ from tests.tables import each_row
 from tests.unit.simulated_time import SimulatedClock
 
 SERVERS = {"kafka.bootstrap.servers": "b:9092"}
-JAVA_PACKAGE, IAM = "org.apache.kafka.common.security", "software.amazon.msk.auth.iam"
-JAVA_PROVIDER, OAUTH = "org.apache.kafka.common.config.provider", f"{JAVA_PACKAGE}.oauthbearer"
 SHORT = {
     "servers": "kafka.bootstrap.servers",
     "protocol": "kafka.security.protocol",
@@ -67,13 +65,13 @@ SHORT = {
     "oauth": "kafka.security.protocol=SASL_SSL & kafka.sasl.mechanism=OAUTHBEARER",
     "aws": "kafka.security.protocol=SASL_SSL & kafka.sasl.mechanism=AWS_MSK_IAM",
     "user": "kafka.sasl.username=alice & kafka.sasl.password=S3CRET",
-    "oauth handler": f"{OAUTH}.OAuthBearerLoginCallbackHandler",
-    "iam": IAM,
-    "iam handler": f"{IAM}.IAMOAuthBearerLoginCallbackHandler",
-    "java": JAVA_PACKAGE,
+    "oauth handler": "<java>.oauthbearer.OAuthBearerLoginCallbackHandler",
+    "iam": "software.amazon.msk.auth.iam",
+    "iam handler": "<iam>.IAMOAuthBearerLoginCallbackHandler",
+    "java": "org.apache.kafka.common.security",
     "shade": "|kafkashaded.|shadedmskiam.",
-    "plain module": f"{JAVA_PACKAGE}.plain.PlainLoginModule",
-    "scram module": f"{JAVA_PACKAGE}.scram.ScramLoginModule",
+    "plain module": "<java>.plain.PlainLoginModule",
+    "scram module": "<java>.scram.ScramLoginModule",
     "in jaas": 'required username="a" password="S3CRET";',
     "created": "topic.creation.enable=true & topic.creation.configs",
     "once": "delivery.guarantee=exactly-once & transactional.id.prefix=orders",
@@ -88,11 +86,11 @@ SHORT = {
     "quoted": 'kafka.sasl.username=a"b & kafka.sasl.password=c\\d',
     "quoted in jaas": 'username="a\\"b" password="c\\\\d";',
     "providers": "kafka.config.providers",
-    "provider": JAVA_PROVIDER,
-    "javas": "kafka.config.providers=env,file,dir"
-    f" & kafka.config.providers.env.class={JAVA_PROVIDER}.EnvVarConfigProvider"
-    f" & kafka.config.providers.file.class={JAVA_PROVIDER}.FileConfigProvider"
-    f" & kafka.config.providers.dir.class={JAVA_PROVIDER}.DirectoryConfigProvider",
+    "provider": "org.apache.kafka.common.config.provider",
+    "jwt": "kafka.sasl.oauthbearer.jwt",
+    "javas": "<providers>=env,file,dir & <providers>.env.class=<provider>.EnvVarConfigProvider & "
+    "<providers>.file.class=<provider>.FileConfigProvider & "
+    "<providers>.dir.class=<provider>.DirectoryConfigProvider",
     "urls": "metrics.otlp.endpoint|metrics.prometheus.push.url|schema.registry.url|"
     "schema.registry.bearer.auth.issuer.endpoint.url|kafka.sasl.oauthbearer.token.endpoint.url",
 }
@@ -100,11 +98,9 @@ SHORT = {
 
 def rows(text):
     """What a table gives, and what it expects."""
-    lines = re.sub(r"\|?\n {8,}", lambda end: "|" if end[0][0] == "|" else " ", text).split(
-        "\n    "
-    )
-    found = [line for line in lines if line.strip() and line[0] != "#"]
-    split = [line.rstrip("\n ").split(" -> ") for line in found]
+    text = re.sub(r"\n {8,}", " ", re.sub(r"\|\n {8,}", "|", text)).strip("\n ")
+    lines = [line for line in text.split("\n    ") if line[0] != "#"]
+    split = [line.split(" -> ") for line in lines]
     return [row for given, expected in split for row in _each(given, expected)]
 
 
@@ -124,7 +120,9 @@ def _each(given, expected):
 
 
 def _in_full(text):
-    return re.sub(r"<([a-z ]+)>", lambda match: SHORT[match[1]], text)
+    while found := re.search(r"<([a-z ]+)>", text):
+        text = text.replace(found[0], SHORT[found[1]])
+    return text
 
 
 def either(names):
@@ -372,7 +370,7 @@ NAMES = rows("""
     kafka.ssl.keystore=x -> OPTION-001 Instead: kafka.ssl.keystore.location
     <kafka.ssl.ca.cert|kafka.ssl.cafile|kafka.ssl.ca.locaton|ssl.ca.location>=x ->
         OPTION-001 Instead: kafka.ssl.truststore.location
-    kafka.<ssl.truststore|ssl.truststore.path>=x -> OPTION-001 Instead: kafka.ssl.truststore.location
+    kafka.ssl.truststore<|.path>=x -> OPTION-001 Instead: kafka.ssl.truststore.location
     kafka.ssl.crl.location=x -> OPTION-007 leave it out
     max.records.per.second=1 -> OPTION-001 Instead: max.bytes.per.second.per.task
     transaction.log.missing=1 -> OPTION-001 Instead: transaction.accept
@@ -686,7 +684,7 @@ HOOKS = rows("""
 
 
 def test_only_a_task_calls_a_function_that_makes_an_interceptor_and_checks_its_methods():
-    """The driver parses the options several times in a micro-batch, and the function may be slow."""
+    """The driver parses options several times in a micro-batch; the function may be slow."""
     parse(f"interceptors={__name__}:make_misspelt")
     assert made == []
     refused("HOOK-004 mean 'on_send'?", Interceptors, [f"{__name__}:make_misspelt"])
@@ -796,15 +794,14 @@ SECURITY = rows("""
     # Java's classes, also as Databricks and Amazon ship them; others are refused by name.
     <sasl> & kafka.sasl.login.class=<shade><java>.kerberos.KerberosLogin -> taken
     <tls> & kafka.ssl.engine.factory.class=<shade><java>.ssl.DefaultSslEngineFactory -> taken
-    <sasl> & kafka.sasl.oauthbearer.jwt.validator.class=<shade><java>.oauthbearer.ClientJwtValidator
-        -> taken
-    <sasl> & kafka.sasl.oauthbearer.jwt.retriever.class=<shade><java>.oauthbearer.JwtBearerJwtRetriever
-        -> sasl.oauth.retriever=JwtBearerJwtRetriever
+    <sasl> & <jwt>.validator.class=<shade><java>.oauthbearer.ClientJwtValidator -> taken
+    <sasl> & <jwt>.retriever.class=<shade><java>.oauthbearer.JwtBearerJwtRetriever ->
+        sasl.oauth.retriever=JwtBearerJwtRetriever
     <oauth> & <login>=<shade><java>.oauthbearer.<|secured.>OAuthBearerLoginCallbackHandler -> taken
     <aws> & <client>=<shade><iam>.IAMClientCallbackHandler -> sasl.mechanism=AWS_MSK_IAM
     kafka.ssl.engine.factory.class=org.example.Own -> OPTION-006 names a Java class
-    kafka.sasl.<login|client.callback.handler|login.callback.handler>.class=a.B -> OPTION-006 sasl.<>
-    kafka.sasl.oauthbearer.jwt.<retriever|validator>.class=<java>.oauthbearer.BrokerJwtValidator ->
+    kafka.sasl.<login|client.callback.handler|login.callback.handler>.class=a.B -> OPTION-006 <>
+    <jwt>.<retriever|validator>.class=<java>.oauthbearer.BrokerJwtValidator ->
         OPTION-006 jwt.<>.class: names a Java class
     <oauth> & <login>=<io.strimzi.kafka.oauth.Jaas|com.google.cloud.Gcp> -> OPTION-006 docs security
     <providers>=s & <providers>.s.class=io.strimzi.kafka.KubernetesSecretConfigProvider ->
@@ -827,8 +824,8 @@ SECURITY = rows("""
     <sasl> & <jaas>=<plain module> <in jaas> -> AUTH-004 set <mechanism>=PLAIN
     <sasl> & <jaas>=<scram module> <in jaas> -> AUTH-004 SCRAM-SHA-256 or SCRAM-SHA-512
     # What is doubtful or not used is told, once.
-    <mechanism>=PLAIN & <user> & <trust>.location=f -> note AUTH-003 <mechanism>, kafka.sasl.password,
-        kafka.sasl.username have; note TLS-001 to SASL_SSL
+    <mechanism>=PLAIN & <user> & <trust>.location=f -> note AUTH-003 <mechanism>,
+        kafka.sasl.password, kafka.sasl.username have; note TLS-001 to SASL_SSL
     <protocol>=PLAINTEXT & kafka.ssl.protocol=TLSv1.2 -> note TLS-001 security.protocol to SSL
     <tls> & kafka.sasl.login.retry.backoff.ms=1 -> note AUTH-003 option kafka.sasl.login.retry
     <versions>=TLSv1,TLSv1.2 & <hosts>= none  -> note TLS-001 options <versions>, <hosts> have
@@ -841,7 +838,8 @@ SECURITY = rows("""
 
 REGISTRY = rows("""
     # With an address: what is chosen, what it is named after, and what is registered.
-    <registry> & <avro.record.name=X|normalize.schemas=true|value.schema.id.location=header> -> taken
+    <registry> & <avro.record.name=X|normalize.schemas=true|value.schema.id.location=header> ->
+        taken
     <registry> & use.latest.version=true & value.subject.name.strategy=RecordNameStrategy &
         avro.record.name=X -> taken
     <registry> & use.latest.version=true & <auto.register.schemas|latest.compatibility.strict>=false
@@ -850,7 +848,7 @@ REGISTRY = rows("""
         taken
     <registry> & value.format=json & key.format=avro & key.columns=a & use.schema.id=7 ->
         note - 'use.schema.id' has no effect
-    <registry> & key.format=json & key.columns=a & key.use.schema.id=5 -> note - 'key.use.schema.id' has
+    <registry> & key.format=json & key.columns=a & key.use.schema.id=5 -> note - with keys: this
     <registry> & key.<subject.name.strategy=RecordNameStrategy|schema.references=[]> ->
         note - with keys: this needs key.schema.id.prefix=true
     <registry> & use.schema.id=7 & <use.latest.version=true|use.latest.with.metadata=a=b|
@@ -863,7 +861,7 @@ REGISTRY = rows("""
         note - 'auto.register.schemas' has no effect
     <registry> & use.latest.version=true & normalize.schemas=true -> note - 'normalize.schemas' has
     <registry> & <value.avro.schema="string"|use.schema.id=7|use.latest.version=true> &
-        <avro.record.name|avro.namespace>=X -> note - where the schema is given, or is one of the reg
+        <avro.record.name|avro.namespace>=X -> note - where the schema is given, or
     <registry> & value.schema.id.prefix=false & <value.schema.id.location=header|use.schema.id=7> ->
         note - 'schema.registry.url' has; note - has no effect
     <registry> & value.format=raw & value.schema.id.prefix=true & use.schema.id=7 -> taken
@@ -873,27 +871,28 @@ REGISTRY = rows("""
     <registry> & <issuer> & <bearer>.token=t & <bearer>.credentials.source=OAUTHBEARER ->
         note - '<bearer>.token' has no effect
     <registry> & <basic>.credentials.source=URL & <basic>.user.info=u:S3CRET &
-        schema.registry.url=https://u:S3CRET@r:1 -> note - '<basic>.user.info' has; note AUTH-001 url:
+        schema.registry.url=https://u:S3CRET@r:1 -> note - '<basic>.user.info' has; note AUTH-001
     <registry> & <basic>.credentials.source=SASL_INHERIT & <basic>.user.info=u:S3CRET & <plain> &
         <user> -> note - '<basic>.user.info' has; note AUTH-001 <basic>.user.info
-    <registry> & schema.registry.url=https://u:S3CRET@r:1 & <<bearer>.token=t|<basic>.user.info=u:p> ->
+    <registry> & schema.registry.url=https://u:S3CRET@r:1 & schema.registry.<bearer.auth.token=t|
+        basic.auth.user.info=u:p> ->
         note AUTH-001 schema.registry.url; note - user and password in schema.registry.url have no
     <registry> & schema.registry.url=https://u:S3CRET@r:1 -> note AUTH-001 schema.registry.url
-    <registry> & schema.registry.url=http://r:1 & <basic>.user.info=u:S3CRET -> note AUTH-001 <basic>;
+    <registry> & schema.registry.url=http://r:1 & <basic>.user.info=u:S3CRET -> note AUTH-001;
         note REGISTRY-006 use https:
     <registry> & schema.registry.url=http://u:S3CRET@a:1,https://u@b:1 &
-        <basic>.credentials.source=URL -> note AUTH-001 schema.registry.url; note REGISTRY-006 https:
+        <basic>.credentials.source=URL -> note AUTH-001; note REGISTRY-006 use https:
     <registry> & schema.registry.url=http://u:S3CRET@a:1,http://b:1/x & <|<basic>.user.info=u:p & >
         <basic>.credentials.source=URL -> OPTION-008 http://b:1/x has none
     <registry> & <bearer>.<client.id|client.secret|scope|logical.cluster|identity.pool.id>=S3CRET ->
         OPTION-008 <bearer>.<> needs a token
-    <registry> & schema.registry.url=http://u:S3CRET@<h℀:1|[::1> -> OPTION-003 of the form https://host
+    <registry> & schema.registry.url=http://u:S3CRET@<h℀:1|[::1> -> OPTION-003 of the form
     # Without an address.
     value.format=<avro|protobuf> & use.schema.id=7 -> REGISTRY-002 without it value.format=<>
     value.format=<avro|protobuf> & <use.latest.version|normalize.schemas>=true ->
         REGISTRY-002 needs schema.registry.url
-    value.format=avro & <auto.register.schemas|latest.compatibility.strict|id.compatibility.strict>=false
-        -> REGISTRY-002 '<>'
+    value.format=avro & <auto.register.schemas|latest.compatibility.strict|
+        id.compatibility.strict>=false -> REGISTRY-002 '<>'
     value.format=avro & <use.latest.with.metadata=a=b|value.schema.references=[]> -> REGISTRY-002
     value.format=avro & <value.subject.name.strategy=RecordNameStrategy|<basic>.user.info=u:S3CRET|
         schema.registry.ssl.truststore.location=/x.pem> -> REGISTRY-002 needs schema.registry.url
@@ -901,14 +900,14 @@ REGISTRY = rows("""
         REGISTRY-002 'key.use.schema.id'
     value.schema.id.prefix=true -> REGISTRY-002 needs schema.registry.url
     value.format=avro & value.schema.id.location=header -> note - this needs schema.registry.url
-    value.format=avro & value.schema.id.prefix=false & use.schema.id=7 -> note - 'use.schema.id' has no
+    value.format=avro & value.schema.id.prefix=false & use.schema.id=7 -> note - use.schema.id
     value.format=json & use.latest.version=true -> note - 'use.latest.version' has no effect
     # So no index of a message is put behind the id, which consumers of Protobuf need.
     value.format=raw & value.schema.id.prefix=true & use.schema.id=7 -> registry.config=None;
         note REGISTRY-005 of Protobuf set schema.registry.url
     value.format=protobuf & value.protobuf.descriptor.file=x.desc & value.protobuf.message=X &
         value.schema.id.prefix=true & use.schema.id=7 -> taken
-    schema.registry.url=http://r:1<|& value.format=json| & value.column=v> ->
+    schema.registry.url=http://r:1<| & value.format=json| & value.column=v> ->
         REGISTRY-001 neither value.format nor key.format
     schema.registry.url=http://r:1 & value.schema.id.prefix=true & use.latest.version=true -> taken
     schema.registry.url=http://r:1 & key.format=avro & key.columns=a -> taken
@@ -924,14 +923,15 @@ METRICS = rows("""
     metrics.otlp.endpoint=http://c/v1/traces/ -> OPTION-003 leave /v1/metrics and /v1/traces away
     metrics.otlp.endpoint=https://c:4318<?api_key=S3CRET|/v1/metrics?k=S3CRET|#S3CRET> ->
         OPTION-003 metrics.otlp.headers, as api-key=
-    metrics.otlp.endpoint=https://me:S3CRET@c:4318 -> OPTION-003 metrics.otlp.headers, as Authorization
+    metrics.otlp.endpoint=https://me:S3CRET@c:4318 -> OPTION-003 otlp.headers, as Authorization
     metrics.otlp.signals=<logs|,> -> OPTION-003 one or more of metrics, traces
     metrics.otlp.timeout.ms=0 -> OPTION-003 at least 1
     metrics.otlp.headers=S3CRET -> OPTION-003 its part 1 is not as name=value
     metrics.otlp.headers=a=b,c d=S3CRET -> OPTION-003 its part 2 is not as name=value
     metrics.otlp.headers=${vault:a:S3CRET} -> OPTION-005 a kind that is not known
     metrics.prometheus.push.url=<|gateway:9091|ftp://gateway|file:///tmp/g|http://|http://:9091|
-        http://g:port|http://g:0|http://g:99999|http://g?x=1|http://[::1> -> OPTION-003 http://HOST:9091
+        http://g:port|http://g:0|http://g:99999|http://g?x=1|http://[::1> ->
+        OPTION-003 http://HOST:9091
     metrics.prometheus.push.url=<http://g:9091|https://g|http://g/push/|http://[::1]:1> ->
         metrics.push_url=<>
     metrics.prometheus.push.url=https://me:S3CRET@gateway:9091 -> OPTION-003 no user and password
@@ -941,7 +941,8 @@ METRICS = rows("""
     metrics.path.max.bytes=7 & metrics.path=m.jsonl -> metrics.max_bytes=7
     metrics.path=<s3://me:S3CRET@b/l|s3://me:12/S3CRET@b/l|abfs://:S3CRET@container@a.b/l> ->
         OPTION-003 metrics.path: no password can be given
-    metrics.path=</tmp/a:b@c|hdfs://me@name:8020/lines|s3://bucket/lines|s3://[::1> -> metrics.path=<>
+    metrics.path=</tmp/a:b@c|hdfs://me@name:8020/lines|s3://bucket/lines|s3://[::1> ->
+        metrics.path=<>
 """)
 
 
@@ -1052,7 +1053,7 @@ def test_what_javas_client_is_given(given, more):
     ("given", "expected"),
     rows("""
     Kafka.SSL.Keystore.Key=x -> clear
-    kafka.ssl.keystore.key=<${dir:/run:key}|-----BEGIN KEY----- ${env:K} -----END KEY-----> -> hidden
+    kafka.ssl.keystore.key=<${dir:/run:key}|-----BEGIN K----- ${env:K} -----END K-----> -> hidden
     <ssl.keystore.key|kafka.ssl.truststore.certificates>=x -> hidden
     schema.registry.<ssl.keystore.key|bearer.auth.token|bearer.auth.client.secret>=x -> clear
     # A reference beside a secret hides nothing: its value may be empty.
