@@ -53,6 +53,10 @@ SHORT = {
     "mechanism": "kafka.sasl.mechanism",
     "trust": "kafka.ssl.truststore",
     "key": "kafka.ssl.keystore",
+    "partitioner": "kafka.partitioner.class=org.apache.kafka.clients.producer",
+    "idle time": "kafka.connections.max.idle.ms",
+    "delivery": "kafka.delivery.timeout.ms",
+    "in flight": "kafka.max.in.flight.requests.per.connection",
     "hosts": "kafka.ssl.endpoint.identification.algorithm",
     "versions": "kafka.ssl.enabled.protocols",
     "jaas": "kafka.sasl.jaas.config",
@@ -78,6 +82,7 @@ SHORT = {
     "dead": "topic=t & errors.tolerance=all & errors.deadletterqueue.topic.name",
     "log": "pykafka-sink-transactions",
     "registry": "topic=t & value.format=avro & schema.registry.url=https://r:1",
+    "latest": "<registry> & use.latest.version=true",
     "basic": "schema.registry.basic.auth",
     "bearer": "schema.registry.bearer.auth",
     "issuer": "<bearer>.issuer.endpoint.url=https://i/t & <bearer>.client.id=x & "
@@ -472,8 +477,7 @@ PRODUCER = rows(
     kafka.partitioner.rack.aware=True -> partitioner_rack_aware=True
     <includeHeaders|metrics.log|kafka.enable.metrics.push>=<|yes|1> -> OPTION-002 true or false
     kafka.linger.ms= <42|+42|0042>  -> linger_ms=42
-    kafka.connections.max.idle.ms=<9223372036854775807|-9223372036854775808> ->
-        connections_max_idle_ms=<>
+    <idle time>=<9223372036854775807|-9223372036854775808> -> connections_max_idle_ms=<>
     kafka.linger.ms=<|1.0|1e3|0x10|five|1_000> -> OPTION-002 whole
     kafka.linger.ms=<128k|1.5 s> -> OPTION-002 unit
     kafka.linger.ms=<9223372036854775808|-9223372036854775809> -> OPTION-002 9223372036854775807
@@ -494,7 +498,6 @@ PRODUCER = rows(
     kafka.compression.gzip.level=1 & kafka.compression.type=gzip -> compression_level=1
     kafka.compression.lz4.level=12 & kafka.compression.type=lz4 -> compression_level=12
     kafka.compression.zstd.level=-5 & kafka.compression.type=zstd -> compression_level=-5
-    kafka.compression.type=snappy -> compression_level=None
     kafka.compression.gzip.level=<0|10|-2> -> OPTION-003 -1 or between 1 and 9
     # Rules across keys.
     <kafka.acks=1|kafka.retries=0|kafka.acks=1 & kafka.enable.idempotence=false> ->
@@ -502,31 +505,24 @@ PRODUCER = rows(
     kafka.acks=-1 & kafka.retries=1 -> enable_idempotence=True
     kafka.enable.idempotence=true & kafka.retries=0 -> OPTION-011 kafka.retries
     kafka.enable.idempotence=true & kafka.acks=1 -> OPTION-011 kafka.acks
-    kafka.max.in.flight.requests.per.connection=6 -> OPTION-011 value is 6
-    kafka.max.in.flight.requests.per.connection=6 & kafka.enable.idempotence=false ->
-        max_in_flight_requests_per_connection=6
+    <in flight>=6 -> OPTION-011 value is 6
+    <in flight>=6 & kafka.enable.idempotence=false -> max_in_flight_requests_per_connection=6
     kafka.request.timeout.ms=130000 -> delivery_timeout_ms=130005
-    kafka.delivery.timeout.ms=1100 & kafka.linger.ms=100 & kafka.request.timeout.ms=1000 ->
-        delivery_timeout_ms=1100
-    kafka.delivery.timeout.ms=1099 & kafka.linger.ms=100 & kafka.request.timeout.ms=1000 ->
-        OPTION-012 kafka.linger.ms
+    <delivery>=110 & kafka.linger.ms=10 & kafka.request.timeout.ms=100 -> delivery_timeout_ms=110
+    <delivery>=109 & kafka.linger.ms=10 & kafka.request.timeout.ms=100 -> OPTION-012 linger.ms
     kafka.linger.ms=1099511627776 -> delivery_timeout_ms=2147483647
-    kafka.linger.ms=1099511627776 & kafka.delivery.timeout.ms=2147483647 -> taken
+    kafka.linger.ms=1099511627776 & <delivery>=2147483647 -> taken
     # As CommonClientConfigs.postProcessReconnectBackoffConfigs: it was set to be just that.
     kafka.reconnect.backoff.ms=<200|5000> -> reconnect_backoff_max_ms=<>
-    kafka.reconnect.backoff.ms=200 & kafka.reconnect.backoff.max.ms=9000 ->
-        reconnect_backoff_max_ms=9000
+    kafka.reconnect.backoff.ms=2 & kafka.reconnect.backoff.max.ms=9 -> reconnect_backoff_max_ms=9
     kafka.buffer.memory= 16384  -> buffer_memory=65536; note OPTION-020 65536
     kafka.buffer.memory=65536 -> buffer_memory=65536
     kafka.partitioner=<round-robin|murmur3> -> partitioner=<>
     kafka.partitioner=CRC32 -> partitioner=crc32
     kafka.partitioner=sticky -> OPTION-003 default, round-robin, murmur3, crc32
-    kafka.partitioner.class=org.apache.kafka.clients.producer.RoundRobinPartitioner ->
-        partitioner=round-robin; partitioner_ignore_keys=False
-    kafka.partitioner.class=org.apache.kafka.clients.producer.UniformStickyPartitioner ->
-        partitioner=default; partitioner_ignore_keys=True
-    kafka.partitioner.class=org.apache.kafka.clients.producer.internals.DefaultPartitioner ->
-        partitioner=default; partitioner_ignore_keys=False
+    <partitioner>.RoundRobinPartitioner -> partitioner=round-robin; partitioner_ignore_keys=False
+    <partitioner>.UniformStickyPartitioner -> partitioner=default; partitioner_ignore_keys=True
+    <partitioner>.internals.DefaultPartitioner -> partitioner=default
 """.replace("<long>", "9" * 5000)
 )
 
@@ -789,8 +785,7 @@ SECURITY = rows("""
     <plain> & <client>=<iam>.<IAMClientCallbackHandler|IAMOAuthBearerLoginCallbackHandler> ->
         AUTH-004 <client> is for <mechanism>=AWS_MSK_IAM
     # On the wire it is the same.
-    <oauth> & kafka.sasl.<login|client>.callback.handler.class=<iam handler> ->
-        sasl.mechanism=AWS_MSK_IAM
+    <oauth> & <<login>|<client>>=<iam handler> -> sasl.mechanism=AWS_MSK_IAM
     # Java's classes, also as Databricks and Amazon ship them; others are refused by name.
     <sasl> & kafka.sasl.login.class=<shade><java>.kerberos.KerberosLogin -> taken
     <tls> & kafka.ssl.engine.factory.class=<shade><java>.ssl.DefaultSslEngineFactory -> taken
@@ -838,14 +833,10 @@ SECURITY = rows("""
 
 REGISTRY = rows("""
     # With an address: what is chosen, what it is named after, and what is registered.
-    <registry> & <avro.record.name=X|normalize.schemas=true|value.schema.id.location=header> ->
-        taken
-    <registry> & use.latest.version=true & value.subject.name.strategy=RecordNameStrategy &
-        avro.record.name=X -> taken
-    <registry> & use.latest.version=true & <auto.register.schemas|latest.compatibility.strict>=false
-        -> taken
-    <registry> & use.latest.version=true & key.format=avro & key.columns=a & key.use.schema.id=5 ->
-        taken
+    <registry> & <normalize.schemas=true|value.schema.id.location=header> -> taken
+    <latest> & value.subject.name.strategy=RecordNameStrategy & avro.record.name=X -> taken
+    <latest> & <auto.register.schemas=false|latest.compatibility.strict=false> -> taken
+    <latest> & key.format=avro & key.columns=a & key.use.schema.id=5 -> taken
     <registry> & value.format=json & key.format=avro & key.columns=a & use.schema.id=7 ->
         note - 'use.schema.id' has no effect
     <registry> & key.format=json & key.columns=a & key.use.schema.id=5 -> note - with keys: this
@@ -855,11 +846,10 @@ REGISTRY = rows("""
         value.subject.name.strategy=RecordNameStrategy|latest.compatibility.strict=false> ->
         note - has no effect beside use.schema.id, which
     <registry> & latest.compatibility.strict=false -> note - 'latest.compatibility.strict' has
-    <registry> & use.latest.version=true & id.compatibility.strict=false ->
-        note - 'id.compatibility.strict' has no effect
+    <latest> & id.compatibility.strict=false -> note - 'id.compatibility.strict' has no effect
     <registry> & <use.latest.version=true|use.schema.id=7> & auto.register.schemas=true ->
         note - 'auto.register.schemas' has no effect
-    <registry> & use.latest.version=true & normalize.schemas=true -> note - 'normalize.schemas' has
+    <latest> & normalize.schemas=true -> note - 'normalize.schemas' has
     <registry> & <value.avro.schema="string"|use.schema.id=7|use.latest.version=true> &
         <avro.record.name|avro.namespace>=X -> note - where the schema is given, or
     <registry> & value.schema.id.prefix=false & <value.schema.id.location=header|use.schema.id=7> ->
@@ -921,8 +911,7 @@ METRICS = rows("""
         note - 'metrics.otlp.endpoint' has no effect without metrics.otlp.enable=true
     metrics.otlp.endpoint=collector:4318 -> OPTION-003 must begin with http:// or https://
     metrics.otlp.endpoint=http://c/v1/traces/ -> OPTION-003 leave /v1/metrics and /v1/traces away
-    metrics.otlp.endpoint=https://c:4318<?api_key=S3CRET|/v1/metrics?k=S3CRET|#S3CRET> ->
-        OPTION-003 metrics.otlp.headers, as api-key=
+    metrics.otlp.endpoint=https://c<?k=S3CRET|/v1/metrics?k=S3CRET|#S3CRET> -> OPTION-003 api-key=
     metrics.otlp.endpoint=https://me:S3CRET@c:4318 -> OPTION-003 otlp.headers, as Authorization
     metrics.otlp.signals=<logs|,> -> OPTION-003 one or more of metrics, traces
     metrics.otlp.timeout.ms=0 -> OPTION-003 at least 1
@@ -932,8 +921,7 @@ METRICS = rows("""
     metrics.prometheus.push.url=<|gateway:9091|ftp://gateway|file:///tmp/g|http://|http://:9091|
         http://g:port|http://g:0|http://g:99999|http://g?x=1|http://[::1> ->
         OPTION-003 http://HOST:9091
-    metrics.prometheus.push.url=<http://g:9091|https://g|http://g/push/|http://[::1]:1> ->
-        metrics.push_url=<>
+    metrics.prometheus.push.url=<http://g:9091|https://g|http://[::1]:1/a/> -> metrics.push_url=<>
     metrics.prometheus.push.url=https://me:S3CRET@gateway:9091 -> OPTION-003 no user and password
     metrics.prometheus.push.job=7 -> note - has no effect without metrics.prometheus.push.url
     metrics.prometheus.push.job=j & metrics.prometheus.push.url=http://g:9091 -> metrics.push_job=j
@@ -941,8 +929,7 @@ METRICS = rows("""
     metrics.path.max.bytes=7 & metrics.path=m.jsonl -> metrics.max_bytes=7
     metrics.path=<s3://me:S3CRET@b/l|s3://me:12/S3CRET@b/l|abfs://:S3CRET@container@a.b/l> ->
         OPTION-003 metrics.path: no password can be given
-    metrics.path=</tmp/a:b@c|hdfs://me@name:8020/lines|s3://bucket/lines|s3://[::1> ->
-        metrics.path=<>
+    metrics.path=</tmp/a:b@c|hdfs://me@name:8020/lines|s3://bucket|s3://[::1> -> metrics.path=<>
 """)
 
 
@@ -1022,8 +1009,8 @@ def test_a_file_for_kafkas_tools(given, expected, tmp_path_factory):
     <key>.certificate.chain=x -> <key>.type=PEM
     <key>.location=/a/<key.p12|k.pem & kafka.ssl.keystore.type=JKS> -> taken
     <mechanism>=PLAIN & <quoted> -> <jaas>=<plain module> required <quoted in jaas>
-    <mechanism>=scram-sha-512 & <quoted> -> <mechanism>=SCRAM-SHA-512 &
-        <jaas>=<scram module> required <quoted in jaas>
+    <mechanism>=scram-sha-512 & <quoted> ->
+        <mechanism>=SCRAM-SHA-512 & <jaas>=<scram module> required <quoted in jaas>
     <<mechanism>=GSSAPI & |><quoted> -> taken
     <mechanism>=PLAIN & kafka.sasl.<username|password>=half -> taken
     # Words as Java compares them.

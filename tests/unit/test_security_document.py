@@ -7,11 +7,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.config_def import parse_properties
-from spark_kafka_sink.config.security_config import (
-    DEFAULT_REGEX,
-    SUGGESTED_REGEX,
-    clear_secrets,
-)
+from spark_kafka_sink.config.security_config import DEFAULT_REGEX, SUGGESTED_REGEX, clear_secrets
 from spark_kafka_sink.config.security_keys import MECHANISMS
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.security.security import check
