@@ -39,6 +39,8 @@ from spark_kafka_sink.config.sink_options import (
     read_command_config,
     with_query_name,
 )
+from spark_kafka_sink.security.aws import aws_user
+from spark_kafka_sink.security.credentials import unresolved_jaas_entry
 from spark_kafka_sink.security.security import check as check_login
 from spark_kafka_sink.spark.dead_letters import max_letter_bytes
 from spark_kafka_sink.spark.task import Interceptors
@@ -779,16 +781,10 @@ SECURITY = rows("""
     <providers>=s & <providers>.s.class=io.strimzi.kafka.KubernetesSecretConfigProvider ->
         OPTION-006 docs security
     # What others write in JAAS texts, which are read when a login is made.
-    <oauth> & <url>=https://idp/token & <login>=kafkashaded.<oauth handler> &
-        <jaas>=kafkashaded.<java>.oauthbearer.OAuthBearerLoginModule required clientId="id"
-        clientSecret="S3CRET" scope="https://x/.default" ssl.protocol="SSL"; ->
-        sasl.mechanism=OAUTHBEARER
     <aws> & <jaas>=<iam>.IAMLoginModule required awsRoleArn="x"
         aws<StsRegion|RoleExternalId|RoleAccessKeyId|RoleSecretAccessKey|RoleSessionToken>="S3CRET";
         -> AUTH-007 'aws<>', which
     <aws> & <jaas>=<iam>.IAMLoginModule required awsS3CRET="x"; -> AUTH-007 begins with 'aws'
-    # As in Java's library, which asks STS for a role, a region for it means nothing without one.
-    <aws> & <jaas>=<iam>.IAMLoginModule required awsProfileName="a" awsStsRegion="b"; -> taken
     <oauth> & <|<url>=https://idp/token> & <jaas>=<java>.oauthbearer.OAuthBearerLoginModule required
         <oauth.client.id="id" oauth.client.secret="S3CRET"|oauth.token.endpoint.uri="https://idp/"|
         clientId="id" clientSecret="S3CRET" oauth.ssl.truststore.location="/ca.pem">; ->
@@ -925,7 +921,21 @@ def test_options(given, expected):
     assert pickle.loads(pickled) == options == again
     assert hash(options.producer) == hash(again.producer)
     assert b"S3CRET" not in pickled
-    assert "S3CRET" not in f"{options} {options.producer!r} {options.producer.security!r}"
+    shown = f"{options} {options.producer!r} {options.producer.security!r}"
+    assert "S3CRET" not in f"{shown} {effective_settings(options)}"
+
+
+def test_texts_that_others_have_in_their_documents():
+    [(event_hubs, _), (msk, _)] = rows("""
+    <oauth> & <url>=https://idp/token & <login>=kafkashaded.<oauth handler> &
+        <jaas>=kafkashaded.<java>.oauthbearer.OAuthBearerLoginModule required clientId="id"
+        clientSecret="S3CRET" scope="https://x/.default" ssl.protocol="SSL"; -> taken
+    <aws> & <jaas>=<iam>.IAMLoginModule required awsProfileName="dev" awsStsRegion="x"; -> taken
+    """)
+    parse_and_check(event_hubs)
+    # As in Java's library, which asks STS for a role, a region for it means nothing without one.
+    entry = unresolved_jaas_entry(parse(msk).producer.security.sasl)
+    assert aws_user(entry.options).profile == "dev"
 
 
 # --- the file of --command-config ----------------------------------------------------------------
