@@ -319,9 +319,7 @@ SHORT["foreign"] = either("""
 """)
 SHORT["passed"] = "|".join(PASSED_BY_SPARK)
 NEAR = rows("""
-    kafka.auto.register.schemas=x -> OPTION-001 mean 'auto.register.schemas'?
     <delivery.guarante|deliveryGuarantee|delivery>=x -> OPTION-001 mean 'delivery.guarantee'?
-    errors.tolerence=all -> OPTION-001 mean 'errors.tolerance'?
     acks=x -> OPTION-001 mean 'kafka.acks'?
     <kafka.batchsize|batchsize>=x -> OPTION-001 mean 'kafka.batch.size'?
     <kafka.bootstrap.server|bootstrap.servers|bootstrap.server>=x ->
@@ -333,9 +331,7 @@ NEAR = rows("""
     kafka.partitioner.clas=x -> OPTION-001 mean 'kafka.partitioner.class'?
     <kafka.sasl.jaas.conf|sasl.jaas.config>=x -> OPTION-001 mean 'kafka.sasl.jaas.config'?
     <kafka.security.protocoll|security.protocol>=x -> OPTION-001 mean 'kafka.security.protocol'?
-    kafka.sesion.timeout.ms=x -> OPTION-001 mean 'kafka.session.timeout.ms'?
     ssl.keystore.key=x -> OPTION-001 mean 'kafka.ssl.keystore.key'?
-    kafka.ssl.trustore.location=x -> OPTION-001 mean 'kafka.ssl.truststore.location'?
     key.json.ignoreNulls=x -> OPTION-001 mean 'key.json.ignoreNullFields'?
     metrics=x -> OPTION-001 mean 'metrics.log'?
     metrics_path=x -> OPTION-001 mean 'metrics.path'?
@@ -345,7 +341,6 @@ NEAR = rows("""
     <topc|topics|kafka.topic>=x -> OPTION-001 mean 'topic'?
     <transactional.id.prefx|transactional.id>=x -> OPTION-001 mean 'transactional.id.prefix'?
     <kafka.value.format|value.formatt>=x -> OPTION-001 mean 'value.format'?
-    value.json.ignoreNulls=x -> OPTION-001 mean 'value.json.ignoreNullFields'?
 """)
 LIBRDKAFKAS = [
     (f"kafka.{name}=S3CRET", f"OPTION-007 Instead: {instead}")
@@ -463,7 +458,6 @@ PRODUCER = rows(
     <servers>=<a:0|a:65536> -> OPTION-010 '<>' has a port outside
     <servers>=<SSL://a:9/chroot|a:9/chroot|a://b://c:1> -> OPTION-010 no path
     <servers>=<a:1;b:2|a:1 b:2|a b:1> -> OPTION-010 with commas
-    # Types.
     kafka.enable.metrics.push=< FALSE |False> -> enable_metrics_push=False
     <includeHeaders|metrics.log|kafka.enable.metrics.push>=<|yes|1> -> OPTION-002 true or false
     kafka.linger.ms= <42|+42|0042>  -> linger_ms=42
@@ -478,9 +472,7 @@ PRODUCER = rows(
     kafka.client.id=<| >text<| > -> client_id=text
     kafka.client.id= -> client_id=
     interceptors= , -> interceptors=()
-    # Words.
     kafka.acks=<0|1|-1> -> acks=<>
-    kafka.acks=all -> acks=-1
     kafka.metadata.recovery.strategy=NONE -> metadata_recovery_strategy=none
     kafka.compression.type=<ZSTD|brotli|> -> OPTION-003 one of none, gzip, snappy, lz4, zstd
     kafka.compression.gzip.level=1 -> compression_level=None
@@ -672,7 +664,6 @@ SECURITY = rows("""
     <protocol>=ssl -> security.protocol=SSL; ssl.protocol=TLSv1.3; sasl=None; ssl.cipher_suites=();
         ssl.enabled_protocols=('TLSv1.2', 'TLSv1.3'); ssl.checks_host_name=True
     <protocol>=Sasl_Plaintext -> ssl=None; sasl.mechanism=GSSAPI
-    <protocol>=SASL_SSL -> ssl.protocol=TLSv1.3; sasl.mechanism=GSSAPI
     <protocol>=TLS -> OPTION-003 one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL
     <protocol>=<PlaintextSasl|PLAINTEXTSASL> -> OPTION-003 SASL_PLAINTEXT: write that
     # TLS.
@@ -701,7 +692,6 @@ SECURITY = rows("""
     <tls> & <versions>=TLSv1.3,TLSv1.1,TLSv1 -> ssl.enabled_protocols=('TLSv1.3',);
         note - TLSv1.1, TLSv1 has no effect
     <tls> & <versions>=TLSv1.2,SSLv3,SSLv2Hello -> note - SSLv3, SSLv2Hello has no effect
-    <tls> & <hosts>=HTTPS -> ssl.checks_host_name=True
     <tls> & <hosts>=<none|None> -> ssl.checks_host_name=False; note TLS-002 =none is librdkafka's
     <tls> & <hosts>=  -> ssl.checks_host_name=False; note TLS-002 is empty
     kafka.ssl.protocol=TLSv1.1 -> OPTION-003 one of TLSv1.3, TLSv1.2, TLS, SSL
