@@ -4,7 +4,6 @@
 where Spark has no data sources in Python, or does not find this one. ``metrics.listen`` serves
 Prometheus. They are loaded, with pyspark, when they are first used. ``RefusedRowsError`` is for
 interceptors and partitioners of your own. ``await_termination`` ends a query on Ctrl-C and SIGTERM.
-``follow_lineage`` reports the end of queries to a data catalogue.
 """
 
 from __future__ import annotations
@@ -13,21 +12,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 __version__ = "1.0.0rc1"
-__all__ = [
-    "RefusedRowsError",
-    "await_termination",
-    "batch_writer",
-    "follow_lineage",
-    "metrics",
-    "write",
-]
+__all__ = ["RefusedRowsError", "await_termination", "batch_writer", "metrics", "write"]
 
 if TYPE_CHECKING:
     from spark_kafka_sink import metrics
     from spark_kafka_sink.base.entry_points import RefusedRowsError
     from spark_kafka_sink.jobs.streams import await_termination
     from spark_kafka_sink.spark.frames import batch_writer, write
-    from spark_kafka_sink.spark.lineage import follow_lineage
 else:
 
     def __getattr__(name: str) -> object:
@@ -43,10 +34,6 @@ else:
             from spark_kafka_sink.jobs.streams import await_termination
 
             return await_termination
-        if name == "follow_lineage":
-            from spark_kafka_sink.spark.lineage import follow_lineage
-
-            return follow_lineage
         try:
             from spark_kafka_sink.spark.frames import batch_writer, write
         except ImportError as error:

@@ -289,11 +289,6 @@ METRICS_KEYS = (
         10 seconds at most; micro-batches do not wait. Default: OTEL_EXPORTER_OTLP_TIMEOUT in
         milliseconds, else 3000.
         > Increase it for a slow collector."""),
-    flag("metrics.openlineage.enable", False).about("""
-        Sends OpenLineage events of each query or job from the driver: docs/lineage.md. The client's
-        own configuration names the backend: OPENLINEAGE_URL or openlineage.yml. Needs the extra
-        lineage.
-        > Set true if a data catalogue must show which topics a job writes."""),
 )
 
 
@@ -336,7 +331,6 @@ class MetricsOutputs:
     max_bytes: the local file is renamed before it becomes larger; 0: never
     push_url, push_job: a push gateway's URL, and the job label of the pushed metrics
     otlp: None unless OTLP is enabled
-    openlineage: whether OpenLineage events are sent
     """
 
     path: str | None = None
@@ -344,7 +338,6 @@ class MetricsOutputs:
     push_url: str | None = None
     push_job: str = "pykafka-sink"
     otlp: OtlpOutput | None = None
-    openlineage: bool = False
 
     @classmethod
     def of(cls, sink: Mapping[str, Any]) -> MetricsOutputs:
@@ -355,7 +348,6 @@ class MetricsOutputs:
             sink["metrics_prometheus_push_url"],
             sink["metrics_prometheus_push_job"],
             OtlpOutput.of(sink),
-            sink["metrics_openlineage_enable"],
         )
 
     @property

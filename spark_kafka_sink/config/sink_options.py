@@ -418,7 +418,6 @@ class SinkOptions:
     formats: None if no format option is set; registry: None if no schema id is written
     notes: sentences about options without effect, for the log
     topics_plan: what the driver's check has found of the topics; None before that check
-    written_schema: for lineage, the written columns as JSON; empty without lineage
     """
 
     producer: ProducerConfig
@@ -442,7 +441,6 @@ class SinkOptions:
     registry: RegistryOptions | None = None
     topics_plan: TopicsPlan | None = None
     write_query_id: str | None = None
-    written_schema: str = ""
 
     @property
     def needs_producer_ids(self) -> bool:

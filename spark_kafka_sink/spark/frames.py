@@ -30,7 +30,6 @@ from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, warn
 from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions, with_query_name
 from spark_kafka_sink.formats.plan import RowSpec
-from spark_kafka_sink.metrics.lineage import RUN_ID_PROPERTY
 from spark_kafka_sink.record.compiled.library import check_platform
 from spark_kafka_sink.spark.commit import (
     BatchSummary,
@@ -48,7 +47,6 @@ from spark_kafka_sink.spark.planning import (
     parse_options,
     plan_schemas,
     plan_transactions,
-    with_written_schema,
 )
 from spark_kafka_sink.spark.row_planning import InputLayout, plan_rows
 from spark_kafka_sink.spark.versions import check_pandas, warn_of_unpickling
@@ -253,6 +251,8 @@ _EXECUTION_ID_PROPERTY = "spark.sql.execution.id"
 _DESCRIPTION_PROPERTY = "spark.job.description"
 _DESCRIPTION = re.compile(r"(?s)(?:(.*)\n)?id = (\S+)\nrunId = \S+\nbatch = \S+")
 """Spark describes the jobs of a micro-batch: the query's name if it has one, its id, and others."""
+_RUN_ID_PROPERTY = "spark.jobGroup.id"
+"""Id of a micro-batch's run: Spark names the job group of a streaming query after the run."""
 _WRITE_ID, _WRITE_VERSION = "write.id", "write.version"
 _EXACTLY_ONCE = ("delivery.guarantee", "exactly-once")
 _NO_QUERY = (
@@ -395,7 +395,6 @@ class _Write:
         is_stream = bool(self._batch_id)
         checked = check_surroundings(self._options, is_stream)
         rows, checked = plan_schemas(rows, checked, is_stream=is_stream, query=self._run_identity())
-        checked = with_written_schema(checked, self._df.schema, rows)
         self._options = replace(
             checked, application_id=_application_id(self._df), write_query_id=self._query_id
         )
@@ -435,7 +434,7 @@ class _Write:
         """Return an identity of this run of a query; None for a job."""
         if self._batch_id is None:
             return None
-        return f"{self._query_id} {_local_property(self._df, RUN_ID_PROPERTY)}"
+        return f"{self._query_id} {_local_property(self._df, _RUN_ID_PROPERTY)}"
 
     def _write_identity(self) -> WriteIdentity | None:
         """Return the identity of this write if it may be repeated, else None.
@@ -508,9 +507,7 @@ class _Write:
 
     def _abort(self, plan: TransactionPlan | None, error: BaseException) -> None:
         """Abort after a failure; errors here are logged so that the user sees the first error."""
-        run_id = _local_property(self._df, RUN_ID_PROPERTY)
-        origin = None if run_id is None else {RUN_ID_PROPERTY: run_id}
-        unknown = BatchSummary(None, None, self._query_id, planned=self._planned, origin=origin)
+        unknown = BatchSummary(None, None, self._query_id, planned=self._planned)
         try:
             abort_batch(self._options, unknown, self._batch_id, plan, error)
         except Exception:

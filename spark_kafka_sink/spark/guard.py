@@ -40,7 +40,7 @@ from typing import Any, NamedTuple
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.errors import KafkaSinkError, sentence, warn
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.spark.worker import helper_environment, set_up
+from spark_kafka_sink.spark.worker import set_up
 from spark_kafka_sink.spark.writer import complete_commands
 from spark_kafka_sink.transactions.model import Driver, DriverToken, FencedError, TransactionPlan
 from spark_kafka_sink.transactions.session import clean_up_after, clean_up_late, is_unused
@@ -52,6 +52,8 @@ _JVM = "java"
 # "stream execution thread for …": Linux keeps 15 bytes; newer JVMs keep the first 7 and the last 6.
 _QUERY_THREAD = "stream "
 _MAX_MESSAGE_BYTES = 1 << 20
+# Spark's daemons accept who sends it. Cloud credentials stay: logins may read them.
+_SECRET_OF_SPARK = "PYTHON_WORKER_FACTORY_SECRET"
 
 
 # --- the threads of a JVM ------------------------------------------------------------------------
@@ -204,6 +206,8 @@ class GuardProcess:
 
     def _start(self) -> socket.socket:
         # Its working folder is this process's: options may name files relative to it.
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        environment.pop(_SECRET_OF_SPARK, None)
         # Sockets of this type send a message as a whole, or raise BlockingIOError.
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         here.setblocking(False)
@@ -212,7 +216,7 @@ class GuardProcess:
                 [sys.executable, "-c", f"from {__name__} import main; main()"],
                 stdin=there.fileno(),
                 stdout=subprocess.DEVNULL,
-                env=helper_environment(),
+                env=environment,
                 start_new_session=True,  # Spark ends its Python processes by their group
             )
         return here

@@ -15,8 +15,6 @@ from spark_kafka_sink.base.errors import BootstrapError, KafkaSinkError, coded, 
 from spark_kafka_sink.base.text import redacted
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
     from spark_kafka_sink.config.sink_options import SinkOptions
     from spark_kafka_sink.spark.commit import PlanningSpan
     from spark_kafka_sink.spark.row_planning import InputLayout
@@ -108,15 +106,6 @@ def plan_schemas(
     else:
         _check_encodable(rows)
     return rows, options
-
-
-def with_written_schema(options: SinkOptions, schema: StructType, rows: InputLayout) -> SinkOptions:
-    """Return the options with the written columns, if lineage shows them."""
-    if not options.metrics.openlineage:
-        return options
-    from spark_kafka_sink.spark.lineage import written_schema
-
-    return replace(options, written_schema=written_schema(schema, rows))
 
 
 @contextmanager

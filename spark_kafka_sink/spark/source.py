@@ -42,7 +42,6 @@ from spark_kafka_sink.spark.planning import (
     parse_options,
     plan_schemas,
     plan_transactions,
-    with_written_schema,
 )
 from spark_kafka_sink.spark.versions import (
     DataSource,
@@ -167,7 +166,6 @@ class KafkaSinkDataSource(DataSource):
             # The process that starts all planning processes and ends with the driver.
             owner = os.getppid()
             rows, options = plan_schemas(rows, options, owner if is_stream else None, is_stream)
-        options = with_written_schema(options, schema, rows)
         freeze_loaded()
         return options, rows
 

@@ -49,16 +49,10 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 def set_up(options: SinkOptions) -> None:
     """Configure the log of this process, whose queries share the loggers."""
-    level = options.log_level
-    set_up_log(None if level is None else level.upper(), options.log_format)
-
-
-def set_up_log(level: str | int | None, log_format: str) -> None:
-    """Configure the log of this process. level: as ``logging`` has it; None: leave it"""
     global _is_json
-    _is_json = log_format == "json"
-    if level is not None:
-        logger.setLevel(level)
+    _is_json = options.log_format == "json"
+    if options.log_level is not None:
+        logger.setLevel(options.log_level.upper())
     ensure_log_handler()
 
 
@@ -124,17 +118,6 @@ def _is_logging_set_up() -> bool:
             return True
         at = at.parent if at.propagate else None
     return False
-
-
-# Spark's daemons accept who sends it. Cloud credentials stay: logins may read them.
-_SECRET_OF_SPARK = "PYTHON_WORKER_FACTORY_SECRET"
-
-
-def helper_environment() -> dict[str, str]:
-    """Return the environment of a process of the sink's own that outlives this one."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    environment.pop(_SECRET_OF_SPARK, None)
-    return environment
 
 
 # malloc.h

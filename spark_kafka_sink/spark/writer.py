@@ -157,8 +157,6 @@ def write_partition(
     message = _message()
     if message.partition_id == 0:
         message.planned = planned
-        if options.metrics.openlineage:
-            message.origin = _origin()
     if transactions is not None:
         message.belong_to(transactions)
     elif positions.key is not None:
@@ -199,14 +197,6 @@ def _message() -> KafkaCommitMessage:
         query_id=_property(QUERY_ID_PROPERTY),
         batch_id=None if batch_id is None else int(batch_id),
     )
-
-
-def _origin() -> dict[str, str]:
-    """Return the properties of this task that lineage needs, as far as they are set."""
-    from spark_kafka_sink.metrics.lineage import PARENT_PROPERTIES, RUN_ID_PROPERTY
-
-    found = {name: _property(name) for name in (RUN_ID_PROPERTY, *PARENT_PROPERTIES)}
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def _property(name: str) -> str | None:
@@ -273,8 +263,7 @@ def commit_batch(
         from spark_kafka_sink.spark.preflight import log_once, query_text
 
         log_once([f"{_SPECULATION} ({query_text(options, summary.query_id)})"], "DELIVERY-009")
-    line = report_commit(summary, batch_id, options.metrics_log, options.metrics, **more)
-    _report_lineage(options, line, summary)
+    report_commit(summary, batch_id, options.metrics_log, options.metrics, **more)
 
 
 def abort_batch(
@@ -296,20 +285,11 @@ def abort_batch(
     note = AT_LEAST_ONCE_JOB_NOTE if batch_id is None else AT_LEAST_ONCE_NOTE
     if isinstance(messages, BatchSummary):
         note = UNKNOWN_NOTE
-    summary = messages if isinstance(messages, BatchSummary) else BatchSummary.merge(messages)
     if options.exactly_once is not None:
         from spark_kafka_sink.transactions.session import abort_unit
 
         note = complete_commands(abort_unit(options, None if plan is None else plan.token), options)
-    line = report_abort(summary, batch_id, options.metrics, note, **more)
-    _report_lineage(options, line, summary)
-
-
-def _report_lineage(options: SinkOptions, line: dict[str, Any], summary: BatchSummary) -> None:
-    if options.metrics.openlineage:
-        from spark_kafka_sink.spark.lineage import report_lineage
-
-        report_lineage(options, line, summary.origin or {})
+    report_abort(messages, batch_id, options.metrics, note, **more)
 
 
 def _begun(options: SinkOptions) -> dict[str, Any]:

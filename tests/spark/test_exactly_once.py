@@ -2,7 +2,6 @@
 
 import json
 import shlex
-from importlib.util import find_spec
 
 import pytest
 from pyspark.sql.functions import udf
@@ -13,7 +12,6 @@ from evidence.harness.jobs import judge
 from evidence.harness.query import TASKS
 from evidence.harness.scene import EndOffsets, lingering, transactional_ids
 from spark_kafka_sink.__main__ import main
-from tests.lineage import events_in, kinds, outputs_of, to_file
 from tests.patience import AN_HOUR_MS, PATIENCE_S, eventually
 from tests.reading import read_topic
 from tests.spark.test_streaming import ROWS_PER_FILE, read_files, start, write_file
@@ -24,7 +22,6 @@ pytestmark = pytest.mark.timeout(1800)
 COMMITTED = {"isolation.level": "read_committed"}
 ROWS = 400
 ROWS_PER_BATCH = 200
-HAS_LINEAGE = "false" if find_spec("openlineage") is None else "true"
 
 
 def exactly_once(prefix, **more):
@@ -192,10 +189,8 @@ class TestKilledDriver:
     """Drivers in processes of their own, killed at a named point of the commit protocol."""
 
     @pytest.fixture
-    def driver(self, kafka, new_topic, tmp_path, monkeypatch):
+    def driver(self, kafka, new_topic, tmp_path):
         """Creates drivers of one query, on one checkpoint; leaves none behind."""
-        for variable, value in to_file(tmp_path / "events").items():
-            monkeypatch.setenv(variable, value)
         topic = new_topic(3)
         drivers = []
 
@@ -205,7 +200,6 @@ class TestKilledDriver:
                 **{
                     "kafka.bootstrap.servers": kafka.bootstrap_servers,
                     "topic": topic,
-                    "metrics.openlineage.enable": HAS_LINEAGE,
                     # A driver that is held back must not give up before it finds out why.
                     "kafka.max.block.ms": "600000",
                 },
@@ -228,16 +222,13 @@ class TestKilledDriver:
         [False, pytest.param(True, marks=pytest.mark.long)],
         ids=["once", "twice"],
     )
-    def test_after_the_decision_and_between_two_commits(
-        self, kafka, driver, is_killed_again, tmp_path
-    ):
+    def test_after_the_decision_and_between_two_commits(self, kafka, driver, is_killed_again):
         query = driver("query", 6)
         decided = query.traps.set(Trap("commit.decided", KILL_DRIVER, nth=3))
         query.start()
         query.await_sprung(decided)
         assert query.wait() == -9
         committed = query.committed
-        reported = query.metrics.read_text(encoding="utf-8").count('"event": "commit"')
         if is_killed_again:
             # While the next one finishes what that one had decided.
             ending = query.traps.set(Trap("commit.ending", KILL_DRIVER))
@@ -251,12 +242,6 @@ class TestKilledDriver:
         verdict = judge(kafka.bootstrap_servers, driver.topic, 3, 6 * ROWS_PER_BATCH)
         assert verdict.is_good, verdict
         assert lingering(kafka, f"eo-{driver.topic}.") == []
-        if HAS_LINEAGE == "true":
-            events = [e for e in events_in(tmp_path / "events") if e["eventType"] != "RUNNING"]
-            # The run that was killed, with its reported micro-batches; and the last one.
-            assert kinds(events) == ["START", "ABORT", "START"]
-            assert events[0]["run"] == events[1]["run"] != events[2]["run"]
-            assert outputs_of(events[1])[driver.topic][0] == reported * ROWS_PER_BATCH
 
     def test_a_stop_between_the_tasks_and_the_commit(self, kafka, driver):
         """Spark can start neither commit nor abort: its thread is interrupted."""

@@ -466,7 +466,7 @@ def test_a_message_is_the_same_after_json():
     done.metrics.compression_rate_sum, done.planned = 0.25, commit.PlanningSpan(5, 1.5)
     done.dead_letters, done.batch_id = {"null key": 2}, 7
     done.started_at_ms, done.dropped_rows, done.open_ms = 1, 3, 4
-    done.longest_wait, done.origin = LongestWait(5, "no leader"), {"spark.jobGroup.id": "run"}
+    done.longest_wait = LongestWait(5, "no leader")
     bare = commit.KafkaCommitMessage(-1, -1, host="")
     for field in fields(done):
         if field.name != "is_unordered":
@@ -508,7 +508,6 @@ def _set(*path):
         _set("dead_letters", {"a": {}}),
         _set("dead_letters", []),
         _set("is_unordered", 1),
-        _set("origin", {"spark.jobGroup.id": 1}),
         _set("planned", [1]),
         lambda body: body.pop("nodes"),
     ],

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = "spark_kafka_sink"
 
 ALLOWED = {
-    "__init__": {"jobs.streams", "metrics", "spark.frames", "spark.lineage"},
+    "__init__": {"jobs.streams", "metrics", "spark.frames"},
     "base": set(),
     "config": set(),
     "protocol": set(),
@@ -31,7 +31,7 @@ ALLOWED = {
         *("registry", "security.references", "transactions"),
     },
     "localkafka": {"network", "protocol"},
-    "jobs": {"config", "spark.lineage"},
+    "jobs": {"config"},
     "tools": {
         *("config", "localkafka", "metrics", "network", "producer", "protocol", "record"),
         *("registry", "security", "transactions"),
@@ -76,14 +76,11 @@ ALLOWED_IN_SPARK = {
     "spark.guard": {
         *("config.sink_options", "spark.worker", "spark.writer", "transactions"),
     },
-    "spark.lineage": {
-        *("config.sink_options", "metrics.lineage", "spark.row_planning", "spark.worker"),
-    },
     "spark.writer": {
-        *("config", "formats.plan", "metrics.lineage", "spark", "transactions"),
+        *("config", "formats.plan", "spark", "transactions"),
     },
     "spark.frames": {
-        *("config", "formats.plan", "metrics.lineage", "record.compiled.library", "spark"),
+        *("config", "formats.plan", "record.compiled.library", "spark"),
         "transactions",
     },
     "spark.task": {
@@ -105,7 +102,6 @@ ONLY_IN = {
     "prometheus_client": {"metrics"},
     "opentelemetry": {"metrics.otlp"},
     "google": {"formats.protobuf_layout", "formats.protobuf_text", "metrics.otlp"},
-    "openlineage": {"metrics.lineage"},
     "requests": {"metrics.otlp"},
     "time": {"base.clock", "record.kernels"},
     "socket": {
@@ -134,7 +130,6 @@ ONLY_IN = {
         "spark.guard",
         "spark.topics",
         "metrics.background",
-        "metrics.lineage",
         "metrics.prometheus",
         "metrics.otlp",
         "tools.report_page",
