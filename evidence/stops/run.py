@@ -200,6 +200,8 @@ def _after(process, stop, kafka, logged):
     seconds = round(time.monotonic() - began, 1)
     text = process.text()[logged:]
     command = f"--prefix {stop.prefix} "
+    if left:
+        print(text, file=sys.stderr)
     is_documented = any(DOCUMENTED in line and command in f"{line} " for line in text.splitlines())
     return {
         **stop._asdict(),
