@@ -433,7 +433,10 @@ class DecisionLog:
         return self.decode(self._read_before(end, deadline_ms))
 
     def read_current(self, deadline_ms: int) -> Decision | None:
-        """Return the record with all that was committed before the call, whichever broker leads."""
+        """Return the last record whose marker was written before the call, whichever broker leads.
+
+        Brokers write a marker after the answer to EndTxn, so wait for that transaction first.
+        """
         return self.decode(self.read_stored(deadline_ms))
 
     def read_stored(self, deadline_ms: int) -> StoredRecord | None:

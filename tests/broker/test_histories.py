@@ -31,6 +31,7 @@ from spark_kafka_sink.transactions.model import (
     Unit,
     WorkerTransactionalIds,
     Write,
+    driver_transactional_id,
 )
 from spark_kafka_sink.transactions.operations import Choice, Operations, RefusedError
 from tests.patience import PATIENCE_MS
@@ -108,15 +109,21 @@ class History:
         return None
 
     def _plan_and_commit(self, driver, job, write, unit, value):
-        before = self.protocol.log.read_current(self.deadline_ms())
+        before = self._record()
         try:
             plan = self.protocol.plan(driver, job, write)
         except (TransactionError, ConfigError) as error:
             if not isinstance(error, OutcomeError):
-                self.changed |= self.protocol.log.read_current(self.deadline_ms()) != before
+                self.changed |= self._record() != before
             raise
         tasks = [] if plan.is_repeated else [self._task(plan, value)]
         self.protocol.commit(plan, unit, tasks)
+
+    def _record(self):
+        # A driver that has died leaves its marker to the coordinator, which may be slow.
+        driver_id = driver_transactional_id(self.prefix)
+        self.client.describe_when_complete(driver_id, self.deadline_ms())
+        return self.protocol.log.read_current(self.deadline_ms())
 
     def _task(self, plan, value):
         name, deadline_ms = self.slots.next_id(plan.prefix, plan.token), self.deadline_ms()
@@ -133,7 +140,7 @@ class History:
         operations = Operations(self.client, _LOG, self.prefix, SystemClock(), PATIENCE_MS)
         with contextlib.suppress(RefusedError):  # finished, and there is a choice to make
             operations.resolve(None, lambda what: None)
-        record = self.protocol.log.read_current(self.deadline_ms())
+        record = self._record()
         if record is not None and record.needs_confirmation:
             operations.resolve(Choice.AS_WRITTEN, lambda what: None)
 
