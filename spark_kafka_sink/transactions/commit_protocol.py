@@ -308,6 +308,8 @@ class CommitProtocol:
         self._driver_transactional_id = driver_transactional_id(config.prefix)
         self._timeout_ms = config.transaction_timeout_ms
         self._driver_timeout_ms = min(_DRIVER_TIMEOUT_MS, config.transaction_timeout_ms)
+        # Brokers show it: the id was taken by an abort, and no plan uses it.
+        self._abort_timeout_ms = max(1, self._driver_timeout_ms - 1)
         self.log = DecisionLog(client, config.log_topic, config.prefix, clock)
         self._decision_finisher = DecisionFinisher(client, self.log, config, clock)
         # The plan's token of the last commit -> the token after the commit's own records.
@@ -452,8 +454,11 @@ class CommitProtocol:
         return state, self.log.read_current(deadline_ms)
 
     def _fence_previous_driver(self, deadline_ms: int) -> DriverToken:
+        return self._take_driver_id(self._driver_timeout_ms, deadline_ms)
+
+    def _take_driver_id(self, timeout_ms: int, deadline_ms: int) -> DriverToken:
         producer, version = self._client.init_producer_id(
-            self._driver_transactional_id, self._driver_timeout_ms, deadline_ms
+            self._driver_transactional_id, timeout_ms, deadline_ms
         )
         return DriverToken(*producer, 0, version)
 
@@ -713,17 +718,31 @@ class CommitProtocol:
     def _fence_failed_plan(self, planned: DriverToken | None, deadline_ms: int) -> DriverToken:
         """Take the driver's id from a plan, or from its present owner if the plan is not known.
 
-        Raises FencedError if the id was taken after this plan and its commit.
+        Also takes it from an earlier abort of the plan, which may have been killed.
+        Raises FencedError if a later plan has taken the id.
         """
         if planned is None:
-            return self._fence_previous_driver(deadline_ms)
+            return self._take_driver_id(self._abort_timeout_ms, deadline_ms)
         held = self._token_after_commit.get(planned, planned)
+        try:
+            return self._take_driver_id_from(held, deadline_ms)
+        except FencedError:
+            name = self._driver_transactional_id
+            state = self._client.describe_when_complete(name, deadline_ms)
+            if state is None or state.transaction_timeout_ms != self._abort_timeout_ms:
+                raise
+            version = self._client.transaction_version(name, deadline_ms)
+            held = DriverToken(state.producer_id, state.producer_epoch, 0, version)
+            return self._take_driver_id_from(held, deadline_ms)
+
+    def _take_driver_id_from(self, held: DriverToken, deadline_ms: int) -> DriverToken:
+        """Take the driver's id from ``held``. Raises FencedError if another process has it."""
         driver_id = self._driver_transactional_id
 
         def take() -> InitializedProducer:
             return self._client.take_over_from(
                 TaskTransaction(driver_id, *held.producer, held.transaction_version, -1, 0, ""),
-                self._driver_timeout_ms,
+                self._abort_timeout_ms,
                 deadline_ms,
             )
 

@@ -529,9 +529,12 @@ class CrashError(BaseException):
     """The driver is no more."""
 
 
-def crash_when_decided(point):
-    if point == "commit.decided":
-        raise CrashError(point)
+def crash_at(point):
+    def crash(reached):
+        if reached == point:
+            raise CrashError(point)
+
+    return crash
 
 
 class Query(NamedTuple):
@@ -552,7 +555,7 @@ class Query(NamedTuple):
     def decide(self):
         """Micro-batch 7 is decided, and then the driver dies."""
         plan, written = self.begin()
-        crash_points.set_hook(crash_when_decided)
+        crash_points.set_hook(crash_at("commit.decided"))
         with pytest.raises(CrashError):
             self.protocol.commit(plan, Unit("query-1", 7, None), written)
         crash_points.set_hook(None)
@@ -663,6 +666,19 @@ def test_undecided_transactions_are_aborted(query, capsys):
         assert position["last_stable_offset"] == position["high_watermark"] > 0
     assert query.command("abort", "--yes") == 0
     assert "nothing is open" in capsys.readouterr().out
+
+
+def test_what_an_abort_has_left_open_that_was_killed(broker, version):
+    """Brokers show the transaction timeout of who has the driver's id, whatever their version."""
+    with open_query(broker, f"killed-abort-{version}") as query:
+        plan, written = query.begin()
+        crash_points.set_hook(crash_at("abort.settled"))
+        with pytest.raises(CrashError):
+            query.protocol.abort(plan.driver)
+        crash_points.set_hook(None)
+        found = query.protocol.clean_up_after(plan.driver, plan.token)
+        assert found.ended == tuple(sorted(t.transactional_id for t in written))
+        assert query.protocol.clean_up_late(found.token) == ()
 
 
 def test_a_prefix_is_released(query, capsys):

@@ -164,6 +164,24 @@ def test_what_was_decided_becomes_visible_though_its_driver_has_ended(lives, poi
     lives.check_settled(b"a", b"b")
 
 
+@pytest.mark.parametrize("point", ["abort.begin", "abort.settled", "sweep.listed", "abort.swept"])
+@pytest.mark.parametrize("is_plan_known", [True, False], ids=["job", "micro-batch"])
+@pytest.mark.parametrize("transaction_version", [1, 2])
+def test_what_an_abort_has_left_open_that_was_killed(transaction_version, is_plan_known, point):
+    """It has the driver's id, which a later plan would have taken in the same way."""
+    lives = Lives(transaction_version)
+    lives.batch(0, driver(1))
+    plan, _ = lives.begun(driver(1), b"a", b"b")
+    killed = lives.protocol_of("p")
+    dies_at(point, lambda: killed.abort(plan.driver, plan.token if is_plan_known else None))
+    found = cleaned_up(lives, plan)
+    assert len(found.ended) == (0 if point == "abort.swept" else 2)
+    lives.check_settled(b"0-0", b"0-1")
+    lives.batch(1, driver(1))
+    with pytest.raises(FencedError):
+        cleaned_up(lives, plan)
+
+
 @pytest.mark.parametrize("by", [1, 2])
 def test_nothing_of_a_later_plan_is_ended(lives, by):
     plan, _ = lives.begun(driver(1), b"a")
