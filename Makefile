@@ -26,12 +26,11 @@
 #                 takes: tests/formats/cases, avro_schemas.json
 # make fuzz   1 million broken responses, 1 million dialogues of SASL, 100,000 of TLS
 # make kerberos   GSSAPI with a KDC; first: apt-get install krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc
-# make bench   everything against its peers, about 2 hours; make bench-quick, 5 minutes
 # make bench-kernels   kernels beside memcpy, against the stored baseline
-# make bench-cost   the figures of README.md and docs/performance.md, and writes them there: 45 minutes
+# make bench-cost   the figures of README.md and docs/performance.md, and writes them there: 45 minutes;
+#                 make bench-quick: few rows and one round, in a file of their own, 8 minutes
 # make bench-exactly-once   what exactly-once costs, 20 minutes
 # make bench-tls   with TLS and without, beside Spark's JVM sink and confluent-kafka, 15 minutes
-# make bench-ten-million   10 million rows, paired with Spark's JVM sink
 #
 # Needs Python >= 3.10, Java 17 and make. Everything else is installed into .venv.
 
@@ -47,7 +46,7 @@ RELEASE := $(VENV)-release
 FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulation
 KERNELS := spark_kafka_sink/record/kernels
 
-.PHONY: kernels test-aarch64 golden-formats demo test dist sbom docs docs-site quick wheel test-lowest golden simulate simulate-queries mutants mutations kill-matrix kernels-checked fuzz kerberos lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-growth bench-cost bench-tls clean evidence
+.PHONY: kernels test-aarch64 golden-formats demo test dist sbom docs docs-site quick wheel test-lowest golden simulate simulate-queries mutants mutations kill-matrix kernels-checked fuzz kerberos lint types bench-quick bench-kernels bench-exactly-once bench-cost bench-tls clean evidence
 
 # The compiler itself is not in the environment: pip fetches it for the build, if there is one to do.
 demo: $(VENV)/demo.installed
@@ -160,23 +159,8 @@ lint: $(VENV)/dev.installed
 types: $(VENV)/dev.installed
 	$(BIN)/mypy
 
-bench: $(VENV)/bench.installed
-	$(BIN)/python -m benchmarks.kernels
-	$(BIN)/python -m benchmarks.matrix
-	$(BIN)/python -m benchmarks.latency
-	$(MAKE) wheel
-	$(BIN)/python -m benchmarks.cold
-	$(BIN)/python -m benchmarks.memory
-	$(BIN)/python -m benchmarks.ten_million
-	$(BIN)/python -m benchmarks.report --output docs/internals/performance.md
-
 bench-quick: $(VENV)/bench.installed
-	$(BIN)/python -m benchmarks.matrix --quick
-	$(BIN)/python -m benchmarks.latency --quick
-	$(MAKE) wheel
-	$(BIN)/python -m benchmarks.cold --quick
-	$(BIN)/python -m benchmarks.memory --quick
-	$(BIN)/python -m benchmarks.report --quick
+	$(BIN)/python -m benchmarks.cost --quick
 
 bench-kernels: $(VENV)/bench.installed
 	$(BIN)/python -m benchmarks.kernels --check
@@ -187,15 +171,9 @@ bench-exactly-once: $(VENV)/bench.installed
 bench-tls: $(VENV)/bench.installed
 	$(BIN)/python -m benchmarks.tls
 
-bench-growth: $(VENV)/bench.installed
-	$(BIN)/python -m benchmarks.growth
-
 bench-cost: $(VENV)/bench.installed
 	$(BIN)/python -m benchmarks.cost $(COST_ARGUMENTS)
 	$(BIN)/python -m release.figures_document
-
-bench-ten-million: $(VENV)/bench.installed
-	$(BIN)/python -m benchmarks.ten_million
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

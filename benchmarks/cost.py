@@ -6,7 +6,7 @@ Points are jobs: time and CPU of a million records, in executor, Python and brok
 Rows are real: text of the 336,776 flights as JSON, cut into values of 100 B to 10 KB with UUIDs as
 keys, cached in Spark; or the flights' 19 typed columns. Contenders of a point take turns in one
 session, with the settings of the ready-made jobs and batches of 128 KiB. ``empty`` is the Python
-sink that drops its input.
+sink that drops its input; confluent-kafka takes part at two points.
 
 Then come the parts of benchmarks.cost_parts: micro-batches of one row, first jobs, memory, TLS, and
 commits of exactly-once.
@@ -41,14 +41,15 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.avro.functions import to_avro
 
 from benchmarks import harness, sinks
-from benchmarks.cached import JOBS_CONF
 from benchmarks.cost_parts import PARTS
+from benchmarks.harness import JOBS_CONF
 from benchmarks.measure import Contender, Run, alternate, as_json, needs_topic, spread
+from benchmarks.rows import write_flights
 from benchmarks.topics import SERVER_PROPERTIES, BenchTopic
-from benchmarks.typed import SPARK_AVRO, write_flights
 from spark_kafka_sink.localkafka import LocalKafka
 from tests.formats.protobuf_files import descriptor_set, one_message
 
+SPARK_AVRO = "org.apache.spark:spark-avro_2.13:4.1.1"
 _PARTITIONS = 6
 _TASKS = 2
 _PAIRS = 3
@@ -83,6 +84,9 @@ class Point:
         return f"{self.form or f'{self.value_bytes}B'}-{self.codec}"
 
 
+# Other clients take long, and are compared at two points.
+_WITH_CLIENTS = (Point(100, "lz4"), Point(1_000, "lz4"))
+_CLIENTS = ("confluent", "confluent-batch")
 POINTS = [
     *(Point(size, codec) for size in _ROWS for codec in ("none", "lz4", "zstd")),
     *(Point(0, "lz4", form) for form in ("json", "avro", "protobuf")),
@@ -145,7 +149,9 @@ def contenders_of(point: Point, frame: DataFrame, folder: Path) -> dict[str, Wri
             "transaction.log.replication.factor": "1",
         }
         ours = {"ours": sinks.ours, EXACTLY_ONCE: partial(_ours, exactly_once)}
-        return {**ours, "jvm": sinks.jvm, "empty": sinks.empty}
+        clients = _CLIENTS if point in _WITH_CLIENTS else ()
+        others = {name: sinks.SINKS[name] for name in ("jvm", *clients, "empty")}
+        return {**ours, **others}
     if point.form == "protobuf":  # Spark's to_protobuf needs a package that is not everywhere
         options = protobuf_options(frame, folder / "flights.desc")
         return {"ours": partial(_ours, options), "empty": sinks.empty}

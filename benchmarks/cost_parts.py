@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import cold, exactly_once, harness, latency, memory, memory_typed, tls
-from benchmarks.rows import make_rows
+from benchmarks.rows import make_rows, write_flights
 from benchmarks.topics import SERVER_PROPERTIES
-from benchmarks.typed import write_flights
 from spark_kafka_sink.localkafka import LocalKafka
 
 _MICRO_BATCHES = 15

@@ -16,7 +16,9 @@ from typing import Any
 import psutil
 from pyspark.sql import SparkSession
 
+from spark_kafka_sink.config.security_config import REGEX_OPTION
 from spark_kafka_sink.config.sink_options import UNIX_SOCKETS
+from spark_kafka_sink.jobs.settings import defaults_of_jobs
 from spark_kafka_sink.localkafka import fetch_jars
 from spark_kafka_sink.localkafka.jars import find_java, java_major_version
 
@@ -28,13 +30,15 @@ JVM_SINK = [
 ]
 _PACKAGES = (
     *("pyspark", "pyarrow", "numpy", "numba", "lz4", "zstandard", "isal"),
-    *("confluent-kafka", "kafka-python"),
+    "confluent-kafka",
 )
 RESULTS = Path(__file__).resolve().parent / "results"
 _is_jvm_started = False
 
 SOCKETS = {UNIX_SOCKETS: "true"}
 """Unix domain sockets, as the ready-made jobs set them. Spark's own default is TCP."""
+JOBS_CONF = defaults_of_jobs(lambda name: name == REGEX_OPTION)
+"""Settings of the jobs that change how Spark passes rows on: small Arrow batches, Unix sockets."""
 
 
 @contextmanager
@@ -132,11 +136,6 @@ def save(name: str, result: Mapping[str, Any]) -> Path:
     part.write_text(json.dumps({"machine": machine(), **result}, indent=1) + "\n", encoding="utf-8")
     part.replace(path)
     return path
-
-
-def save_points(name: str, kafka_version: str, conf: Mapping[str, str], points: Any) -> None:
-    """Write the points that were measured so far, so that a run may be interrupted."""
-    save(name, {"kafka": kafka_version, "spark_conf": dict(conf), "points": points})
 
 
 def load(name: str) -> dict[str, Any]:

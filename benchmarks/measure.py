@@ -219,30 +219,6 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     }
 
 
-def compare(
-    rounds: Sequence[Mapping[str, Run]], first: str = "ours"
-) -> dict[str, dict[str, dict[str, float]]]:
-    """Return for each other contender the ratios of the rounds, as median and spread.
-
-    elapsed: theirs over ours; above 1 ours is faster. cpu, broker_bytes: ours over theirs; below 1
-    ours needs less.
-    """
-    compared = {}
-    for name in rounds[0]:
-        if name == first:
-            continue
-        pairs = [(runs[first], runs[name]) for runs in rounds]
-        ratios = {"elapsed": spread([theirs.elapsed_s / ours.elapsed_s for ours, theirs in pairs])}
-        if all(theirs.cpu_s for _, theirs in pairs):
-            ratios["cpu"] = spread([ours.cpu_s / theirs.cpu_s for ours, theirs in pairs])
-        if all(theirs.broker_bytes for _, theirs in pairs):
-            ratios["broker_bytes"] = spread(
-                [ours.broker_bytes / theirs.broker_bytes for ours, theirs in pairs]
-            )
-        compared[name] = ratios
-    return compared
-
-
 def as_json(rounds: Sequence[Mapping[str, Run]]) -> list[dict[str, Any]]:
     """Return the measured values in the form of the results."""
     return [{name: asdict(run) for name, run in runs.items()} for runs in rounds]

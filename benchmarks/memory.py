@@ -11,23 +11,30 @@ if pandas is installed.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
+from pyspark.sql import DataFrame
 
 from benchmarks import harness, sinks
-from benchmarks.matrix import largest_arrow_batch
 from benchmarks.measure import SparkProcesses
 from benchmarks.rows import KeyKind, make_rows
-from benchmarks.targets import promised_mib
 from benchmarks.topics import SERVER_PROPERTIES, BenchTopic
 from spark_kafka_sink.localkafka import LocalKafka
 
+_BASE_MIB = 240
+_ARROW_BATCHES = 3
+_ENCODED = 2
+# Spark imports pandas into every worker if it is installed.
+_PANDAS_MIB = 40
 _MIB = 1 << 20
 _FEWEST_BYTES = 200 << 20
 _BUFFERS = 10
@@ -65,6 +72,26 @@ POINTS = [
     MemoryPoint(128, 10_000, 10_000, 100, "zstd", "short"),
 ]
 QUICK = [MemoryPoint(), MemoryPoint(8, 1_000)]
+
+
+def largest_arrow_batch(frame: DataFrame) -> int:
+    """Return the bytes of the largest Arrow batch of a task."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.json")
+        sinks.empty(frame, report_path=str(report))
+        return int(json.loads(report.read_text(encoding="utf-8"))["largest_arrow_batch_bytes"])
+
+
+def promised_mib(
+    machine: Mapping[str, Any], buffer_mib: int, arrow_mib: float, encoded_mib: float = 0.0
+) -> float:
+    """Return the documented limit of a worker's memory on ``machine``, in MiB.
+
+    encoded_mib: size of the keys and values that are encoded from columns of an Arrow batch
+    """
+    pandas_mib = _PANDAS_MIB if machine.get("pandas") else 0
+    own_mib = _BASE_MIB + pandas_mib + buffer_mib
+    return own_mib + _ARROW_BATCHES * arrow_mib + _ENCODED * encoded_mib
 
 
 class PeakShare(threading.Thread):

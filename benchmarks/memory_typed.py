@@ -27,12 +27,10 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from benchmarks import harness, sinks
-from benchmarks.matrix import largest_arrow_batch
 from benchmarks.measure import SparkProcesses
-from benchmarks.memory import peaks_of
-from benchmarks.targets import promised_mib
+from benchmarks.memory import largest_arrow_batch, peaks_of, promised_mib
+from benchmarks.rows import write_flights
 from benchmarks.topics import SERVER_PROPERTIES, BenchTopic
-from benchmarks.typed import write_flights
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.encoder import RowsEncoder
 from spark_kafka_sink.localkafka import LocalKafka

@@ -24,13 +24,34 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from benchmarks.points import Point
-from benchmarks.rows import PAGE
+from benchmarks.rows import KEY_BYTES, PAGE, KeyKind
+from benchmarks.sinks import COMMON_SETTINGS
 from benchmarks.topics import SERVER_PROPERTIES, BenchTopic
 from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.producer.producer import ThreadedProducer
+
+
+class Point(NamedTuple):
+    """Size, codec and key of the records, and partitions of the topic."""
+
+    value_bytes: int
+    codec: str
+    key: KeyKind = "null"
+    partitions: int = 6
+
+    @property
+    def name(self) -> str:
+        """Return a name such as 1KB-lz4-key36-100p."""
+        size = self.value_bytes
+        parts = [f"{size}B" if size < 1000 else f"{size // 1000}KB", self.codec]
+        if self.key != "null":
+            parts.append(f"key{KEY_BYTES[self.key]}")
+        if self.partitions != self._field_defaults["partitions"]:
+            parts.append(f"{self.partitions}p")
+        return "-".join(parts)
+
 
 POINTS = (
     Point(100, "lz4"),
@@ -87,7 +108,11 @@ class Task:
         self._positions = ColumnPositions(
             value=0, key=None if point.key == "null" else 1, topic_option=self._topic.name
         )
-        settings = {**point.settings(), "bootstrap.servers": kafka.bootstrap_servers}
+        settings = {
+            **COMMON_SETTINGS,
+            "compression.type": point.codec,
+            "bootstrap.servers": kafka.bootstrap_servers,
+        }
         self._producer = ThreadedProducer(ProducerConfig.parse(settings), [self._topic.name])
 
     def run(self) -> Cost:

