@@ -207,8 +207,8 @@ _COMMIT_PROTOCOL = (
     ),
     Mutant(
         "transactions/commit_protocol.py",
-        "        if planned is None:\n            return self._fence_previous_driver(deadline_ms)\n",
-        "        if True:\n            return self._fence_previous_driver(deadline_ms)\n",
+        "        if planned is None:\n            return self._take_driver_id(",
+        "        if True:\n            return self._take_driver_id(",
         _REPLAY,
     ),
     Mutant(
