@@ -1049,6 +1049,8 @@ def test_what_spark_shows():
     assert secrets_shown_by_spark(secrets) == [f"kafka.{passphrase}", f"kafka.{key}"]
     assert secrets_shown_by_spark(secrets, SUGGESTED_REGEX) == []
     assert secrets_shown_by_spark({"Kafka.SSL.Keystore.Key": "x"}) == [f"kafka.{key}"]
+    headers = {"Metrics.Otlp.Headers": "a=b"}
+    assert secrets_shown_by_spark(headers) == ["metrics.otlp.headers"]
     for url in ("https://user:x@h:1", "https://user:1/x@h", "https://h/?api_key=x"):
         given = dict.fromkeys(SHORT["urls"].split("|"), url)
         assert len(secrets_shown_by_spark(given)) == 4
