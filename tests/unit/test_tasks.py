@@ -41,7 +41,6 @@ from spark_kafka_sink.formats import encoder
 from spark_kafka_sink.formats.encoder import RowsEncoder
 from spark_kafka_sink.formats.plan import VALUE, PartSpec, RowSpec
 from spark_kafka_sink.jobs.settings import defaults_of_jobs
-from spark_kafka_sink.metrics.line import shares
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.producer.producer import ProducerPool
 from spark_kafka_sink.protocol.messages.topics import MetadataResponse, MetadataResponseTopic
@@ -125,20 +124,6 @@ def test_a_producer_that_cannot_be_kept_does_not_fail_what_is_acknowledged(made,
     assert "the next task will have a producer of its own" in caplog.text
 
 
-def test_a_producer_that_fails_is_closed_and_the_task_fails(made):
-    class FailingProducer(FlushedProducer):
-        def flush(self):
-            raise ValueError("not acknowledged")
-
-        def close(self):
-            self.closed += 1
-
-    made.kind = FailingProducer
-    with pytest.raises(ValueError, match="not acknowledged"):
-        write_rows()
-    assert made.producers[0].closed == 1
-
-
 def planned(epoch, **more):
     owner, token = model.Driver("d", "h", 0, "/ck", None), TOKEN._replace(producer_epoch=epoch)
     return model.TransactionPlan("p", owner, token, model.Decision(owner), None, 60_000, **more)
@@ -159,7 +144,7 @@ def test_the_transactional_id_of_a_task_that_fails_is_not_taken_again(made, monk
             raise error
 
         def close(self):
-            pass
+            self.closed += 1
 
     made.kind = TransactionalProducer
     monkeypatch.setattr(task, "TRANSACTIONAL_IDS", model.WorkerTransactionalIds("0123456789ab"))
@@ -168,6 +153,7 @@ def test_the_transactional_id_of_a_task_that_fails_is_not_taken_again(made, monk
         with pytest.raises(type(error)):
             write_rows(SinkOptions.parse(EXACTLY_ONCE), planned(epoch))
     names = [f"p.0123456789ab.{n}" for n in range(3)]
+    assert [producer.closed for producer in made.producers] == [1] * 3
     assert begun == names
     assert aborted == [(name, isinstance(error, SupersededError)) for name in names]
 
@@ -321,27 +307,15 @@ def test_a_fork_has_no_turn_of_the_process_that_it_comes_from(monkeypatch):
     assert os.waitpid(child, 0)[1] == 0
 
 
-class TestWhatWasFoundEncodable:
-    """Plans that are not looked at again, in this process."""
-
-    @pytest.fixture(autouse=True)
-    def looked_at(self, monkeypatch):
-        done = []
-        monkeypatch.setattr(row_planning, "_checked", [])
-        monkeypatch.setattr(encoder, "RowEncoder", lambda plan, schema: done.append(schema))
-        return done
-
-    def test_another_schema_is_looked_at(self, looked_at):
-        for kind in (LongType(), LongType(), StringType()):
-            schema = StructType([StructField("a", kind)])
-            row_planning.check_encodable(plan_rows(schema, options(value_format="json")))
-        assert len(looked_at) == 2
-
-    def test_only_the_latest_are_kept(self):
-        for number in range(row_planning._MOST_CHECKED + 3):
-            schema = StructType([StructField(f"a{number}", LongType())])
-            row_planning.check_encodable(plan_rows(schema, options(value_format="json")))
-        assert len(row_planning._checked) == row_planning._MOST_CHECKED
+def test_a_schema_is_found_encodable_once_and_only_the_latest_are_kept(monkeypatch):
+    looked_at = []
+    monkeypatch.setattr(row_planning, "_checked", [])
+    monkeypatch.setattr(encoder, "RowEncoder", lambda plan, schema: looked_at.append(schema))
+    for number in (0, 0, *range(row_planning._MOST_CHECKED + 3)):
+        schema = StructType([StructField(f"a{number}", LongType())])
+        row_planning.check_encodable(plan_rows(schema, options(value_format="json")))
+    assert len(looked_at) == row_planning._MOST_CHECKED + 3
+    assert len(row_planning._checked) == row_planning._MOST_CHECKED
 
 
 FOUND = preflight._Found(None, {})
@@ -372,18 +346,6 @@ class TestCachedVerdict:
             monkeypatch.setattr(preflight, "_check", check)
             clock.sleep(passes_ms)
             assert preflight.check_cluster(given, True, clock).dead_letters == found
-
-    def test_a_failure_that_is_not_transient_is_raised_also_after_a_success(self, monkeypatch):
-        clock = SimulatedClock()
-        preflight.check_cluster(options(kafka_metadata_max_age_ms="1000"), True, clock)
-
-        def gone(*_):
-            raise TopicError("there is no such topic")
-
-        monkeypatch.setattr(preflight, "_check", gone)
-        clock.sleep(2000)
-        with pytest.raises(TopicError):
-            preflight.check_cluster(options(kafka_metadata_max_age_ms="1000"), True, clock)
 
     def test_the_topics_of_a_plan_are_no_older_than_the_job_or_a_second(self, monkeypatch):
         """The cached verdict is of before."""
@@ -418,6 +380,14 @@ class TestCachedVerdict:
         monkeypatch.setattr(preflight, "_check", away)
         clock.sleep(2000)
         assert preflight.check_cluster(given, True, clock).topics_plan.topics == {}
+
+        def gone(*_):
+            raise TopicError("there is no such topic")
+
+        monkeypatch.setattr(preflight, "_check", gone)
+        clock.sleep(2000)
+        with pytest.raises(TopicError):
+            preflight.check_cluster(given, True, clock)
 
 
 # --- what is arranged in a process, each time in one of its own -----------------------------------
@@ -482,8 +452,8 @@ def test_large_blocks_are_kept_if_asked_unless_the_user_has_set_glibc(setup, of_
     assert faults < PAGES // 10 if is_kept else faults >= PAGES
 
 
-def test_a_glibc_that_refuses_is_left_as_it_is(monkeypatch):
-    """Older versions answer 0 to a block size above 32 MiB."""
+def test_a_glibc_that_refuses_is_left_as_it_is_and_without_one_nothing_is_set(monkeypatch):
+    """Older versions answer 0 to a block size above 32 MiB; macOS has no mallopt."""
     asked = []
 
     class OldGlibc:
@@ -493,18 +463,12 @@ def test_a_glibc_that_refuses_is_left_as_it_is(monkeypatch):
 
     for name in worker._OF_THE_USER:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: OldGlibc())
-    worker.keep_large_blocks()
-    assert asked == [(worker._M_MMAP_THRESHOLD, worker.LARGEST_KEPT_BYTES)]
-
-
-def test_without_glibc_nothing_is_set(monkeypatch):
-    """As on macOS."""
-    for name in worker._OF_THE_USER:
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     worker.keep_large_blocks()
     worker.keep_one_arena()
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: OldGlibc())
+    worker.keep_large_blocks()
+    assert asked == [(worker._M_MMAP_THRESHOLD, worker.LARGEST_KEPT_BYTES)]
 
 
 PLANNING = """
@@ -574,8 +538,9 @@ ONE_ROW = pa.record_batch([pa.array([b"v"])], names=["value"])
 MODULE = "spark_kafka_sink.localkafka.processes"
 
 
-def timed_task(metrics, loads):
-    rows = TimedInput([ONE_ROW[:0], ONE_ROW])
+@pytest.mark.parametrize("loads", [True, False])
+def test_loading_is_a_part_of_the_first_task_s_time(loads):
+    metrics, rows = ProducerMetrics(), TimedInput([ONE_ROW[:0], ONE_ROW])
     assert rows.has_rows()
     if loads:
         with rows.loading():
@@ -583,18 +548,8 @@ def timed_task(metrics, loads):
             importlib.import_module(MODULE)
     assert list(rows) == [ONE_ROW]
     rows.note_in(metrics)
-    return metrics
-
-
-def test_loading_is_a_part_of_the_first_task_s_time():
-    metrics = timed_task(ProducerMetrics(), loads=True)
-    assert 0 < metrics.load_ns < metrics.task_ns - metrics.input_wait_ns
-    found = shares({"load_ms": 300, "task_ms": 400})
-    assert (found["load_ms"], found["other"]) == (0.75, 0.25)
-
-
-def test_a_task_that_has_nothing_to_load_has_no_such_time():
-    assert timed_task(ProducerMetrics(), loads=False).load_ns == 0
+    assert (0 < metrics.load_ns < metrics.task_ns - metrics.input_wait_ns) is loads
+    assert loads or metrics.load_ns == 0
 
 
 # --- large Arrow batches --------------------------------------------------------------------------
@@ -661,8 +616,7 @@ class Unpickler(pickle.Unpickler):
 @pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps], ids=["pickle", "cloudpickle"])
 @pytest.mark.parametrize("what", sent())
 def test_a_pickle_has_the_version_outside_and_all_else_inside(what, dumps):
-    pickled = dumps(sent()[what])
-    unpickler = Unpickler(pickled)
+    unpickler = Unpickler(dumps(sent()[what]))
     arrived = unpickler.load()
     assert unpickler.names == {"spark_kafka_sink.spark.commit.open_envelope"}
     assert type(arrived) is type(sent()[what])
