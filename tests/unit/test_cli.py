@@ -29,13 +29,12 @@ class FakeKafka:
     """Fails as told; remembers what it was asked for."""
 
     asked: tuple[object, ...] = ()
-    topics: dict[str, int]
     failure = "broker 1 ended by itself"
 
     def __init__(self, brokers, version, security, step):
         assert security is None
-        type(self).asked = (brokers, version)
-        type(self).topics = {}
+        self.topics = {}
+        type(self).asked = (brokers, version, self.topics)
         self.bootstrap_servers = "127.0.0.1:1"
 
     def __enter__(self):
@@ -102,66 +101,65 @@ def test_every_command_is_in_the_help(capsys):
 
 
 class TestBroker:
-    def test_options(self, monkeypatch, capsys):
+    @pytest.mark.parametrize(
+        ("arguments", "asked", "out", "err"),
+        [
+            (
+                "--brokers 3 --version 3.9.1 --topic a:2 b --topic c:1",
+                (3, "3.9.1", {"a": 2, "b": 1, "c": 1}),
+                "127.0.0.1:1\n",
+                f"pykafka-sink: {FakeKafka.failure}\n",
+            ),
+            (
+                "--json",
+                (1, DEFAULT_VERSION, {}),
+                {"bootstrap_servers": "127.0.0.1:1", "version": DEFAULT_VERSION},
+                "",
+            ),
+            (
+                "--version 9.0.0",
+                (1, "9.0.0", {}),
+                "127.0.0.1:1\n",
+                "Kafka 9.0.0 was never tried here. Known to",
+            ),
+        ],
+    )
+    def test_options(self, arguments, asked, out, err, monkeypatch, capsys):
         monkeypatch.setattr(localkafka, "LocalKafka", FakeKafka)
-        arguments = "--brokers 3 --version 3.9.1 --topic a:2 b --topic c:1"
         assert main(["broker", *arguments.split()]) == 1
-        assert FakeKafka.asked == (3, "3.9.1")
-        assert FakeKafka.topics == {"a": 2, "b": 1, "c": 1}
+        assert FakeKafka.asked == asked
         shown = capsys.readouterr()
-        assert shown.out == "127.0.0.1:1\n"
-        assert shown.err.endswith(f"pykafka-sink: {FakeKafka.failure}\n")
-
-    def test_defaults(self, monkeypatch):
-        monkeypatch.setattr(localkafka, "LocalKafka", FakeKafka)
-        main(["broker"])
-        assert FakeKafka.asked == (1, DEFAULT_VERSION)
-        assert FakeKafka.topics == {}
+        assert (json.loads(shown.out) if isinstance(out, dict) else shown.out) == out
+        assert err in shown.err
 
     def test_failure_is_a_message(self, monkeypatch, capsys):
         monkeypatch.setattr(localkafka, "LocalKafka", FailingKafka)
         assert main(["broker"]) == 1
         assert capsys.readouterr().err.endswith("pykafka-sink: no java\n")
 
-    @pytest.mark.parametrize("text", ["", ":3", "a:", "a:x", "a:-1", "a:1:2", "a:²"])
-    def test_wrong_topic(self, text, capsys):
-        with pytest.raises(SystemExit):
-            main(["broker", "--topic", text])
-        assert f"'{text}' is not name or name:partitions" in capsys.readouterr().err
-
     @pytest.mark.parametrize(
-        ("text", "message"),
+        ("topics", "message"),
         [
-            ("flüge:2", "'flüge' is not a topic name: 1 to 249 characters out of a-z"),
-            ("a b", "'a b' is not a topic name"),
-            ("..:1", "'..' is not a topic name"),
-            ("x" * 250, "is not a topic name"),
-            ("a:0", "topic a cannot have 0 partitions here: 1 to 2000"),
-            ("a:100000", "topic a cannot have 100000 partitions here"),
+            *(([text], "is not name or name:partitions") for text in ("", ":3", "a:x", "a:1:2")),
+            *(([text], "is not name or name:partitions") for text in ("a:", "a:-1", "a:²")),
+            *(([text], "is not a topic name") for text in ("flüge:2", "a b", "..:1", "x" * 250)),
+            (["a:0"], "topic a cannot have 0 partitions here: 1 to 2000"),
+            (["a:100000"], "topic a cannot have 100000 partitions here"),
+            (["a:1", "b", "a"], "argument --topic: a is given twice"),
         ],
     )
-    def test_a_topic_that_kafka_would_refuse(self, text, message, capsys):
+    def test_a_topic_that_kafka_would_refuse(self, topics, message, monkeypatch, capsys):
+        monkeypatch.setattr(localkafka, "LocalKafka", None)
         with pytest.raises(SystemExit) as raised:
-            main(["broker", "--topic", text])
+            main(["broker", "--topic", *topics])
         assert raised.value.code == 2
         assert message in capsys.readouterr().err
-
-    def test_a_topic_given_twice(self, monkeypatch, capsys):
-        FakeKafka.asked = ()
-        monkeypatch.setattr(localkafka, "LocalKafka", FakeKafka)
-        with pytest.raises(SystemExit):
-            main(["broker", "--topic", "a:1", "b", "a"])
-        assert "argument --topic: a is given twice" in capsys.readouterr().err
-        assert FakeKafka.asked == ()
 
     @pytest.mark.parametrize(
         ("version", "message"),
         [
-            ("latest", "'latest' is not a version of Apache Kafka, such as 4.4.0"),
-            ("4", "'4' is not a version"),
-            ("4.4.0-rc1", "is not a version"),
-            ("2.8.2", "Apache Kafka 2.8.2 is too old to be run here, which needs 3.3 or newer"),
-            ("3.2.3", "is too old"),
+            *((text, "is not a version") for text in ("latest", "4", "4.4.0-rc1")),
+            *((text, "is too old") for text in ("2.8.2", "3.2.3")),
         ],
     )
     def test_a_version_that_cannot_run(self, version, message, capsys):
@@ -173,17 +171,6 @@ class TestBroker:
         assert "Known to work: 3.3.2, 3.9.1, 4.0.2, 4.1.2, 4.3.0, 4.4.0" in shown
         with pytest.raises(LocalKafkaError, match="Known to work"):
             localkafka.LocalKafka(version=version)
-
-    def test_a_version_that_was_never_tried_is_said(self, monkeypatch, capsys):
-        monkeypatch.setattr(localkafka, "LocalKafka", FakeKafka)
-        main(["broker", "--version", "9.0.0"])
-        assert "Apache Kafka 9.0.0 was never tried here. Known to work:" in capsys.readouterr().err
-
-    def test_its_address_as_json(self, monkeypatch, capsys):
-        monkeypatch.setattr(localkafka, "LocalKafka", FakeKafka)
-        main(["broker", "--json"])
-        shown = json.loads(capsys.readouterr().out)
-        assert shown == {"bootstrap_servers": "127.0.0.1:1", "version": DEFAULT_VERSION}
 
 
 def test_what_the_terminals_encoding_lacks_ends_nothing():
@@ -203,24 +190,18 @@ OPTIONS = {
 ADDRESS = "--bootstrap-server 'a:9092,[::1]:9093' --prefix 'my prefix'"
 
 
+COMMAND = "pykafka-sink transactions"
+
+
 @pytest.mark.parametrize(
     ("text", "more", "completed"),
     [
+        (f"or by {COMMAND} resolve", {}, f"or by {COMMAND} resolve {ADDRESS}"),
+        (f"{COMMAND} release --prefix my prefix", {}, f"{COMMAND} release {ADDRESS}"),
         (
-            "or by pykafka-sink transactions resolve",
-            {},
-            f"or by pykafka-sink transactions resolve {ADDRESS}",
-        ),
-        (
-            "on purpose: pykafka-sink transactions release --prefix my prefix",
-            {},
-            f"on purpose: pykafka-sink transactions release {ADDRESS}",
-        ),
-        (
-            "Confirm: pykafka-sink transactions resolve --prefix my prefix --as-written",
+            f"Confirm: {COMMAND} resolve --prefix my prefix --as-written",
             {"transaction.log.topic": "other-log"},
-            f"Confirm: pykafka-sink transactions resolve {ADDRESS} --log-topic other-log "
-            "--as-written",
+            f"Confirm: {COMMAND} resolve {ADDRESS} --log-topic other-log --as-written",
         ),
         ("nothing to run", {}, "nothing to run"),
     ],
@@ -238,18 +219,11 @@ def test_commands_are_completed(text, more, completed):
 def test_an_error_that_passes_keeps_its_kind_and_cause():
     cause = KeyError("cause")
     with pytest.raises(TransactionError) as raised, completed_commands(SinkOptions.parse(OPTIONS)):
-        raise TransactionError(
-            "run pykafka-sink transactions release --prefix my prefix"
-        ) from cause
-    assert str(raised.value) == f"run pykafka-sink transactions release {ADDRESS}"
+        raise TransactionError(f"run {COMMAND} release --prefix my prefix") from cause
+    assert str(raised.value) == f"run {COMMAND} release {ADDRESS}"
     assert raised.value.__cause__ is cause
-
-
-def test_without_exactly_once_there_is_nothing_to_complete():
-    options = SinkOptions.parse({"kafka.bootstrap.servers": "a:1"})
-    assert complete_commands("pykafka-sink transactions list", options) == (
-        "pykafka-sink transactions list"
-    )
+    without = SinkOptions.parse({"kafka.bootstrap.servers": "a:1"})
+    assert complete_commands(f"{COMMAND} list", without) == f"{COMMAND} list"
 
 
 REPOSITORY = Path(__file__).parents[2]
@@ -277,7 +251,7 @@ def sink_zip(tmp_path, capsys):
     return path
 
 
-def test_it_has_all_modules_and_nothing_else(sink_zip):
+def test_it_has_all_modules_and_nothing_else(sink_zip, tmp_path, capsys):
     package = REPOSITORY / "spark_kafka_sink"
     sources = package / "record" / "kernels"
     modules = {
@@ -287,17 +261,16 @@ def test_it_has_all_modules_and_nothing_else(sink_zip):
     }
     with zipfile.ZipFile(sink_zip) as archive:
         assert archive.testzip() is None
-        assert set(archive.namelist()) == {
-            *modules,
-            "pyspark_kafka_sink.py",
-            "spark_kafka_sink/py.typed",
-        }
-
-
-def test_equal_modules_make_equal_files(sink_zip, tmp_path):
+        names = set(archive.namelist())
+    assert names == {*modules, "pyspark_kafka_sink.py", "spark_kafka_sink/py.typed"}
     again = tmp_path / "again.zip"
-    main(["package", "--output", str(again)])
-    assert again.read_bytes() == sink_zip.read_bytes()
+    assert main(["package", "--output", str(again), "--json"]) == 0
+    assert again.read_bytes() == sink_zip.read_bytes(), "equal modules make equal files"
+    told = json.loads(capsys.readouterr().out)
+    assert (told["path"], told["bytes"]) == (str(again), again.stat().st_size)
+    assert told["platforms"] == platforms()
+    assert any(one.startswith("lz4") for one in told["needs"])
+    assert not any("extra" in one for one in told["needs"])
 
 
 @pytest.mark.slow
@@ -317,17 +290,6 @@ def test_the_sink_is_imported_from_it_alone(sink_zip, tmp_path):
         f"{sink_zip}/spark_kafka_sink/__init__.py",
         "pykafka-sink False",
     ]
-
-
-def test_for_programs(tmp_path, capsys):
-    path = tmp_path / "sink.zip"
-    assert main(["package", "--output", str(path), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["path"] == str(path)
-    assert told["bytes"] == path.stat().st_size
-    assert told["platforms"] == platforms()
-    assert any(one.startswith("lz4") for one in told["needs"])
-    assert not any("extra" in one for one in told["needs"])
 
 
 @pytest.mark.parametrize(

@@ -42,31 +42,20 @@ def progress(batch_id, rows, duration_ms=1_000):
 
 def test_totals():
     totals = Totals()
-    assert totals.describe() == "0 rows | 0 rows/s | 0 batches"
+    # A micro-batch without rows does not count.
+    for empty in (progress(0, 0), {"batchId": 1, "numInputRows": None}, {"batchId": 2}):
+        totals.add(empty)
+    assert totals == Totals()
+    for duration in (None, {}, {"triggerExecution": 0}):
+        totals.add({"numInputRows": 1, "durationMs": duration})
+    assert totals.describe() == "3 rows | 0 rows/s | 3 batches"
+    totals = Totals()
     totals.add(progress(0, 1_000, 500))
     assert totals.describe() == "1,000 rows | 2,000 rows/s | 1 batch"
     totals.add(progress(1, 335_776, 2_000))
     totals.files = (5, 12)
     assert totals.describe() == "336,776 rows | 167,888 rows/s | 2 batches | 7 of 12 files left"
-
-
-def test_a_micro_batch_without_rows_does_not_count():
-    totals = Totals()
-    totals.add(progress(0, 0))
-    totals.add({"batchId": 1, "numInputRows": None})
-    totals.add({"batchId": 2})
-    assert totals == Totals()
-
-
-@pytest.mark.parametrize("duration", [None, {}, {"triggerExecution": 0}])
-def test_rows_without_a_duration_have_no_rate(duration):
-    totals = Totals()
-    totals.add({"numInputRows": 10, "durationMs": duration})
-    assert (totals.rows, totals.batches, totals.rows_per_second) == (10, 1, 0.0)
-
-
-def test_more_files_taken_in_than_there_are():
-    """Some were deleted, or moved to an archive, after they were read."""
+    # Some were deleted, or moved to an archive, after they were read.
     assert Totals(files=(12, 5)).describe().endswith("0 of 5 files left")
 
 
@@ -190,6 +179,9 @@ def test_a_stream_that_ends_by_itself():
     assert not stream.was_stopped
     assert (follower.totals.rows, follower.totals.batches) == (15, 2)
     assert shown.endswith("15 rows | 5 rows/s | 2 batches | 0 of 3 files left\n")
+    stream, out = Stream(SimClock(), ended(0, 10)), Terminal()
+    Follower(stream, None, stream, stream.clock, out).follow()
+    assert out.getvalue().endswith("10 rows | 10 rows/s | 1 batch\n")
 
 
 def test_micro_batches_that_ended_between_two_looks():
@@ -204,14 +196,6 @@ def test_files_are_counted_with_every_batch_and_every_two_seconds():
     stream, _, _ = follow(*[nothing] * 17)
     # At the first look, after two and four seconds, and at the end.
     assert stream.files_counted == 4
-
-
-def test_a_stream_without_files():
-    clock, out = SimClock(), Terminal()
-    stream = Stream(clock, ended(0, 10))
-    Follower(stream, None, stream, clock, out).follow()
-    assert stream.files_counted == 0
-    assert out.getvalue().endswith("10 rows | 10 rows/s | 1 batch\n")
 
 
 def test_a_request_to_stop_waits_for_the_end_of_the_micro_batch():
@@ -388,17 +372,6 @@ class AwaitedTerminal(io.StringIO):
         return written
 
 
-def test_a_log_gets_a_line_at_the_beginning_and_one_at_the_end():
-    clock, out = SimClock(), io.StringIO()
-    steps = Steps(clock, out)
-    with steps.step("Starting Kafka") as step:
-        assert out.getvalue() == "Starting Kafka …\n"
-        clock.ms += 4_200
-        step.say("Kafka is ready")
-    steps.succeed("Done")
-    assert out.getvalue() == "Starting Kafka …\n✓ Kafka is ready  4.2 s\nDone  (total 4.2 s)\n"
-
-
 def test_a_terminal_sees_the_step_while_it_is_at_work(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("COLUMNS", "80")
@@ -429,13 +402,23 @@ def test_a_line_on_a_terminal_does_not_wrap(monkeypatch):
     assert out.getvalue().endswith("\r\033[K✓ Read  0.0 s\n")
 
 
-def test_a_step_that_fails_is_marked_and_the_error_goes_on():
-    out = io.StringIO()
-    steps = Steps(SimClock(), out)
+def test_the_steps_of_a_log():
+    """A line when a step begins, and one at its end; the error of one that fails goes on."""
+    clock, out = SimClock(), io.StringIO()
+    steps = Steps(clock, out)
+    with steps.step("Starting Kafka") as step:
+        assert out.getvalue() == "Starting Kafka …\n"
+        clock.ms += 4_200
+        step.say("Kafka is ready")
     with pytest.raises(RuntimeError), steps.step("Streaming"):
         raise RuntimeError
     steps.fail("The stream failed")
-    assert out.getvalue() == "Streaming …\n✗ Streaming  0.0 s\nThe stream failed  (total 0.0 s)\n"
+    steps.succeed("Done")
+    assert out.getvalue().splitlines()[1:] == [
+        "✓ Kafka is ready  4.2 s",
+        *("Streaming …", "✗ Streaming  0.0 s"),
+        *("The stream failed  (total 4.2 s)", "Done  (total 4.2 s)"),
+    ]
 
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -452,118 +435,92 @@ def parse(*command_line, conf=None):
     return arguments().parse(command_line, (conf or {}).items())
 
 
-def refusal(*command_line, conf=None):
-    with pytest.raises(ConfigError) as raised:
-        parse(*command_line, conf=conf)
-    return sentence(raised.value)
+CONF_OF_A_JOB = {
+    "spark.master": "local[2]",
+    "spark.pykafka.Topic": "from-conf",
+    "spark.pykafka.kafka.acks": "1",
+    "spark.pykafka.kafka.linger.ms": "50",
+    "spark.pykafka.job.input": "/conf",
+    "spark.pykafka.job.max.files": "2",
+    "spark.pykafka.job.reader.nullValue": "NA",
+}
 
 
-def test_nothing_given():
-    settings = parse()
-    assert settings == JobSettings({"input": None, "max_files": None, "key": None}, {}, {})
-    assert settings.get("input") is None
-    assert settings.get("input", "default") == "default"
-
-
-def test_the_properties_file():
-    settings = parse(
-        conf={
-            "spark.master": "local[2]",
-            "spark.pykafka.topic": "flights",
-            "spark.pykafka.kafka.linger.ms": "50",
-            "spark.pykafka.job.input": "/data",
-            "spark.pykafka.job.max.files": "2",
-            "spark.pykafka.job.reader.nullValue": "NA",
-        }
-    )
-    assert settings.sink_options == {"topic": "flights", "kafka.linger.ms": "50"}
-    assert settings.reader_options == {"nullValue": "NA"}
-    assert settings.require("input") == "/data"
-    assert settings.get("max_files") == "2"
-
-
-@pytest.mark.parametrize("name", ["--bootstrap-servers", "--bootstrap-server"])
-def test_the_command_line(name):
-    given = "--topic t --max-files 3 --option 'kafka.linger.ms = 7' --option metrics.path=/a=b"
-    more = "--reader-option header=true --reader-option sep=,"
-    settings = parse(name, "a:1,b:2", *shlex.split(f"{given} {more}"))
-    assert settings.sink_options == {
-        "kafka.bootstrap.servers": "a:1,b:2",
-        "topic": "t",
-        "kafka.linger.ms": "7",
-        "metrics.path": "/a=b",
-    }
-    assert settings.reader_options == {"header": "true", "sep": ","}
-    assert settings.get("max_files") == "3"
-
-
-def test_the_command_line_overrides_the_properties_file():
-    conf = {
-        "spark.pykafka.topic": "from-conf",
-        "spark.pykafka.kafka.acks": "1",
-        "spark.pykafka.kafka.linger.ms": "50",
-        "spark.pykafka.job.input": "/conf",
-        "spark.pykafka.job.key": "dest",
-        "spark.pykafka.job.reader.header": "false",
-    }
-    given = "--topic t --option kafka.acks=all --input /cli --reader-option header=true"
-    settings = parse(*given.split(), conf=conf)
-    assert settings.sink_options == {"topic": "t", "kafka.acks": "all", "kafka.linger.ms": "50"}
-    assert settings.reader_options == {"header": "true"}
-    assert (settings.get("input"), settings.get("key")) == ("/cli", "dest")
-
-
-def test_the_short_forms_override_the_long_ones():
-    settings = parse("--topic", "short", "--option", "topic=long")
-    assert settings.sink_options == {"topic": "short"}
-
-
-def test_an_empty_value_is_a_value():
-    assert parse("--key", "", conf={"spark.pykafka.job.key": "dest"}).get("key", "x") == ""
+@pytest.mark.parametrize(
+    ("line", "conf", "sink", "reader", "values"),
+    [
+        ("", {}, {}, {}, (None, None, None)),
+        (
+            "",
+            CONF_OF_A_JOB,
+            {"Topic": "from-conf", "kafka.acks": "1", "kafka.linger.ms": "50"},
+            {"nullValue": "NA"},
+            ("/conf", "2", None),
+        ),
+        (
+            "--bootstrap-servers a:1,b:2 --option 'kafka.linger.ms = 7' --option metrics.path=/a=b "
+            "--reader-option header=true --reader-option sep=, --key ''",
+            {"spark.pykafka.job.key": "dest"},
+            {
+                "kafka.bootstrap.servers": "a:1,b:2",
+                "kafka.linger.ms": "7",
+                "metrics.path": "/a=b",
+            },
+            {"header": "true", "sep": ","},
+            (None, None, ""),
+        ),
+        (
+            "--bootstrap-server a:1 --option topic=long --topic short --option kafka.acks=all "
+            "--input /cli --reader-option nullValue=x",
+            {name.replace("Topic", "topic"): value for name, value in CONF_OF_A_JOB.items()},
+            {
+                "kafka.bootstrap.servers": "a:1",
+                "topic": "short",
+                "kafka.acks": "all",
+                "kafka.linger.ms": "50",
+            },
+            {"nullValue": "x"},
+            ("/cli", "2", None),
+        ),
+    ],
+    ids=["nothing", "the properties file", "the command line", "the command line wins"],
+)
+def test_settings(line, conf, sink, reader, values):
+    settings = parse(*shlex.split(line), conf=conf)
+    assert settings.sink_options == sink
+    assert settings.reader_options == reader
+    assert tuple(settings.get(name) for name in ("input", "max_files", "key")) == values
+    assert settings.get("input", "default") == (values[0] or "default")
 
 
 def test_a_missing_argument_names_both_ways():
-    with pytest.raises(ConfigError) as raised:
+    assert parse("--max-files", "3").require("max_files") == "3"
+    with pytest.raises(ConfigError, match="JOB-001") as raised:
         parse().require("max_files")
-    assert str(raised.value) == (
-        "--max-files is missing: give it on the command line, or as spark.pykafka.job.max.files "
-        "in the properties file [PKS-JOB-001]"
-    )
+    assert "--max-files" in str(raised.value)
+    assert "spark.pykafka.job.max.files" in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("key", "message"),
+    ("line", "key", "message"),
     [
-        ("spark.pykafka.job.inptu", "this job has no such argument. It has: input, max.files, key"),
-        ("spark.pykafka.topc", "option 'topc' is not one of this sink's. Did you mean 'topic'?"),
-        ("spark.pykafka.linger.ms", "Did you mean 'kafka.linger.ms'?"),
-        ("spark.pykafka.zzzzzzz", "the sink has no option 'zzzzzzz'"),
+        ("", "spark.pykafka.job.inptu", "argument. It has: input, max.files, key"),
+        ("", "spark.pykafka.topc", "Did you mean 'topic'?"),
+        ("", "spark.pykafka.linger.ms", "Did you mean 'kafka.linger.ms'?"),
+        ("", "spark.pykafka.zzzzzzz", "the sink has no option 'zzzzzzz'"),
+        ("--option delivery.guarante=1", "--option delivery.guarante", "'delivery.guarantee'?"),
+        ("--option kafka.acks", "'kafka.acks'", "is not NAME=VALUE"),
+        ("--reader-option ''", "''", "is not NAME=VALUE"),
+        ("--option =1", "'…'", "is not NAME=VALUE"),
+        ("--reader-option 'sasl.password: x'", "'sasl.password…'", "is not NAME=VALUE"),
     ],
 )
-def test_typing_errors_in_the_properties_file(key, message):
-    refused = refusal(conf={key: "1"})
-    assert refused.startswith(f"{key}: ")
+def test_typing_errors(line, key, message):
+    with pytest.raises(ConfigError) as raised:
+        parse(*shlex.split(line), conf={} if line else {key: "1"})
+    refused = sentence(raised.value)
+    assert refused.startswith(key)
     assert refused.endswith(message)
-
-
-def test_typing_errors_on_the_command_line():
-    refused = refusal("--option", "delivery.guarante=1")
-    assert refused.startswith("--option delivery.guarante: ")
-    assert refused.endswith("Did you mean 'delivery.guarantee'?")
-
-
-def test_names_in_the_properties_file_are_not_case_sensitive():
-    settings = parse(conf={"spark.pykafka.Metrics.Path": "x", "spark.pykafka.KAFKA.acks": "1"})
-    assert settings.sink_options == {"Metrics.Path": "x", "KAFKA.acks": "1"}
-
-
-@pytest.mark.parametrize("option", ["--option", "--reader-option"])
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [("kafka.acks", "kafka.acks"), ("", ""), ("=1", "…"), ("sasl.password: x", "sasl.password…")],
-)
-def test_what_is_not_a_pair(option, text, shown):
-    assert refusal(option, text) == f"'{shown}' is not NAME=VALUE"
 
 
 def test_help_names_every_argument(capsys):
@@ -600,11 +557,9 @@ def test_a_secret_that_spark_shows_is_told(caplog):
 
 
 def test_a_secret_on_the_command_line_is_told(caplog):
-    assert warnings(caplog, "--option", "kafka.sasl.password=marked-hush") == [
-        "--option kafka.sasl.password: a secret in clear text on the command line, which every user "
-        "of the machine can see. Write a reference, ${file:/path:key}, ${env:NAME} or "
-        "${dir:/path:file}, instead [PKS-JOB-006]"
-    ]
+    (warning,) = warnings(caplog, "--option", "kafka.sasl.password=marked-hush")
+    assert warning.startswith("--option kafka.sasl.password: ")
+    assert "PKS-JOB-006" in warning
     assert warnings(caplog, "--option", "kafka.sasl.password=${env:P}") == []
 
 

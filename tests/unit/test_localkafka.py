@@ -12,7 +12,6 @@ from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.localkafka import (
     LocalKafka,
     LocalKafkaError,
-    LocalOAuth,
     LocalRegistry,
     LocalSecurity,
     cluster,
@@ -85,7 +84,9 @@ def test_properties_file(value, written):
 
 def test_ports_are_chosen_from_those_that_are_given(monkeypatch):
     monkeypatch.setenv(PORTS_VARIABLE, "20000-20099")
-    assert all(20_000 <= port < 20_100 for port in free_ports(20, "127.0.0.1"))
+    ports = free_ports(20, "127.0.0.1")
+    assert all(20_000 <= port < 20_100 for port in ports)
+    assert len(set(ports)) == 20
 
 
 @pytest.mark.parametrize("given", ["", "15000", "a-b", "2000-1000", "1-2-3"])
@@ -93,11 +94,6 @@ def test_ports_that_are_no_range(monkeypatch, given):
     monkeypatch.setenv(PORTS_VARIABLE, given)
     with pytest.raises(LocalKafkaError, match=f"{PORTS_VARIABLE} is '{given}', not a range"):
         free_ports(1, "127.0.0.1")
-
-
-def test_free_ports_are_different_and_free():
-    ports = free_ports(20, "127.0.0.1")
-    assert len(set(ports)) == 20
 
 
 def seen(leader=1, isr=(1, 2), error=0):
@@ -200,10 +196,11 @@ def test_a_broker_that_never_answers_has_the_code_of_local_brokers(tmp_path):
     assert str(raised.value).endswith(" [PKS-LOCAL-010]")
 
 
-ISSUER = LocalOAuth("http://i/token", "http://i/jwks", "http://i", "kafka")
-
-
 def test_a_protocol_is_enough():
+    assert listeners_of(None) == {}
+    one = LocalSecurity()
+    assert one.users["alice"] not in repr(one)
+    assert one.users != LocalSecurity().users, "passwords are made on the fly"
     (name, security), *others = listeners_of("sasl_plaintext").items()
     assert not others
     assert (name, security.protocol) == ("SECURED", "SASL_PLAINTEXT")
@@ -211,16 +208,6 @@ def test_a_protocol_is_enough():
     assert set(security.users) == {"alice"}
     assert not security.has_tls
     assert security.has_sasl
-
-
-def test_passwords_are_made_on_the_fly_and_not_shown():
-    one, two = LocalSecurity(), LocalSecurity()
-    assert one.users != two.users
-    assert one.users["alice"] not in repr(one)
-
-
-def test_no_security():
-    assert listeners_of(None) == {}
 
 
 @pytest.mark.parametrize(
@@ -236,9 +223,6 @@ def test_no_security():
 def test_what_does_not_exist_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         LocalSecurity(**arguments)
-
-
-def test_a_wrong_protocol_is_told_before_anything_starts():
     with pytest.raises(ValueError, match="protocol 'PLAINTEXT' is none of"):
         LocalKafka(security="plaintext")
 
@@ -271,18 +255,16 @@ def test_a_local_registry_is_not_asked_through_a_proxy(monkeypatch):
             thread.join()
 
 
-def test_an_issuer_goes_with_the_mechanism():
-    security = LocalSecurity("sasl_ssl", ["OAUTHBEARER"], {"app": "secret"}, oauth=ISSUER)
-    assert security.has_tls
-
-
 def test_nobody_else_may_read_what_is_written(tmp_path):
     path = tmp_path / "key.pem"
     path.write_text("before")
     path.chmod(0o644)
     assert write_private(path, "after").read_text() == "after"
     assert path.stat().st_mode & 0o777 == 0o600
-    assert list(tmp_path.iterdir()) == [path]
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_private(tmp_path / "taken", "secret")
+    assert set(tmp_path.iterdir()) == {path, tmp_path / "taken"}, "a failure leaves no file"
 
 
 def test_a_link_that_another_user_plants_is_not_followed(tmp_path):
@@ -293,11 +275,3 @@ def test_a_link_that_another_user_plants_is_not_followed(tmp_path):
     assert write_private(path, "after").read_text() == "after"
     assert not path.is_symlink()
     assert other.read_text() == "precious"
-
-
-def test_a_write_that_fails_leaves_no_file(tmp_path):
-    path = tmp_path / "key.pem"
-    path.mkdir()
-    with pytest.raises(IsADirectoryError):
-        write_private(path, "secret")
-    assert list(tmp_path.iterdir()) == [path]
