@@ -40,17 +40,11 @@ def test_a_pause_leaves_python_to_the_commit_and_ends_when_somebody_waits():
     background.put(lambda: done.append(1))
     assert done == []
     assert background.wait(PATIENCE_S)
+    assert background._awaited_by == 0, "the pause is for what comes after it again"
     background.put(lambda: done.append(2))
     background.close()
     assert ends(background)
     assert done == [1, 2]
-
-
-def test_nobody_waits_any_more_once_a_wait_is_over():
-    """The pause is for what comes after it again."""
-    background = BackgroundQueue()
-    assert background.wait(0)
-    assert background._awaited_by == 0
 
 
 # --- places ---------------------------------------------------------------------------------------
@@ -74,28 +68,12 @@ def ends(queue):
     return not queue._thread.is_alive()
 
 
-def answer_of_fork(answer):
-    """Whether ``answer()`` holds in a fork of this process."""
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if answer() else 1)
-    return os.waitpid(child, 0)[1] == 0
-
-
 def test_a_fork_does_not_wait_for_a_thread_that_it_has_not():
     with module._guard:
-        assert answer_of_fork(lambda: module._guard.acquire(blocking=False))
-
-
-def test_a_fork_sends_with_a_thread_of_its_own():
-    """The sender of the process that it comes from takes lines there, and nobody sends them."""
-    sent = []
-
-    def send(place):
-        return enqueue_line(place, lambda: lambda line, lost: sent.append(line), line(), PATIENCE_S)
-
-    assert send("a").wait(PATIENCE_S)
-    assert answer_of_fork(lambda: send("a").wait(PATIENCE_S) and len(sent) == 2)
+        child = os.fork()
+        if child == 0:
+            os._exit(not module._guard.acquire(blocking=False))
+        assert os.waitpid(child, 0)[1] == 0
 
 
 def test_what_is_told_of_partitions_is_not_sent():

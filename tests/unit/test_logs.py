@@ -6,13 +6,11 @@ import sys
 
 import pytest
 
-import spark_kafka_sink
 from spark_kafka_sink.config.sink_keys import MetricsOutputs
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark import commit, worker
 from spark_kafka_sink.spark.commit import report_commit
 from spark_kafka_sink.spark.worker import ensure_log_handler, set_up
-from tests.unit.report_lines import task, times
 
 NOWHERE = MetricsOutputs()
 
@@ -73,13 +71,6 @@ class TestWhere:
         assert third.startswith("batch 6: ")
         assert bare_logger.handlers == []
 
-    def test_all_loggers_are_below_one(self):
-        """A module that logs has a logger of its own name."""
-        root = spark_kafka_sink.__name__
-        assert commit.logger.name == commit.__name__
-        assert commit.logger.name.startswith(f"{root}.")
-        assert worker.logger.name == root
-
 
 class TestHowMuch:
     def test_a_level_that_the_application_has_set_stays(self, bare_logger, capsys):
@@ -101,16 +92,6 @@ class TestHowMuch:
 
 
 class TestForm:
-    def test_a_batch_is_one_short_line(self, bare_logger, capsys):
-        done = task(0, [3_000_000] * 8, **times(4000, ack_wait=2500))
-        report_commit([done], 12, True, NOWHERE)
-        (line,) = capsys.readouterr().err.splitlines()
-        assert line.endswith(
-            ": batch 12 of 0b1c to orders: 24,000,000 records, 1.1 GiB in 4.0 s, "
-            "62 % waiting for acknowledgements"
-        )
-        assert len(line) <= 160
-
     def test_json(self, bare_logger, capsys):
         set_up(options(log_format="json"))
         report_commit([], 5, True, NOWHERE)

@@ -28,30 +28,22 @@ def put(outputs, *numbers):
         write_outputs(outputs, line(number))
 
 
-def test_a_file_grows_for_ever_unless_it_is_told_not_to(tmp_path):
-    path = tmp_path / "m"
-    put(MetricsOutputs(str(path)), *range(20))
-    assert numbers_in(path) == list(range(20))
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_rotation(tmp_path):
-    path = tmp_path / "m"
+    """A file grows for ever unless it is told not to."""
+    path, unlimited = tmp_path / "m", tmp_path / "unlimited"
     size = len(json.dumps(line(11))) + 1
     outputs = MetricsOutputs(str(path), max_bytes=2 * size)
+    put(MetricsOutputs(str(unlimited)), *range(20))
+    assert numbers_in(unlimited) == list(range(20))
+    unlimited.unlink()
     put(outputs, 11, 12, 13)
     assert (numbers_in(path), numbers_in(tmp_path / "m.1")) == ([13], [11, 12])
     put(outputs, *range(14, 26))
     rotated = [f"m.{number}" for number in range(1, BACKUPS + 1)]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m", *rotated]
     assert numbers_in(path) == [25]
-    assert [numbers_in(tmp_path / name) for name in rotated] == [
-        [23, 24],
-        [21, 22],
-        [19, 20],
-        [17, 18],
-        [15, 16],
-    ]
+    kept = [numbers_in(tmp_path / name) for name in rotated]
+    assert kept == [[n, n + 1] for n in range(23, 14, -2)]
 
 
 def test_a_folder_of_another_file_system(tmp_path):

@@ -72,18 +72,15 @@ def test_totals_add_up_and_the_rest_is_of_the_last_batch():
     assert read("pykafka_sink_batches_total", event="commit") == 2
 
 
-def test_queries_are_told_apart():
-    read = exposed(of_query(a_line()), of_query(a_line(), query_id="other", query_name="orders"))
-    assert read(SENT, query=QUERY) == read(SENT, query="orders") == 2200
-
-
-def test_each_name_is_described_once():
+def test_queries_are_told_apart_and_each_name_is_described_once():
     """Prometheus refuses a text in which a name has two lines HELP."""
     exposition = Exposition()
     for line in (a_line(), of_query(a_line())):
         exposition.add(line)
     registry = CollectorRegistry()
     registry.register(exposition)
+    read = exposed(of_query(a_line()), of_query(a_line(), query_id="other", query_name="orders"))
+    assert read(SENT, query=QUERY) == read(SENT, query="orders") == 2200
     described = re.findall(r"^# HELP (\S+)", generate_latest(registry).decode(), re.MULTILINE)
     assert len(described) == len(set(described)) > 80
 
@@ -253,25 +250,21 @@ def test_it_listens_until_it_is_closed(tmp_path):
         urllib.request.urlopen(url)
 
 
-@pytest.mark.parametrize("properties", [{}, {"spark.pykafka.metrics.path": "s3://bucket/m"}])
-def test_listening_needs_a_local_file(properties):
-    spark = Spark(**properties)
-    with pytest.raises(ConfigError, match="listen needs the file that queries write"):
-        listen(spark, port=0)
-
-
 @pytest.mark.parametrize(
     ("port", "name", "problem"),
     [
+        (0, None, "listen needs the file that queries write"),
+        (0, "s3://bucket/m", "listen needs the file that queries write"),
         (0, "", r"listen reads one file, and .* is a folder"),
         (65_536, "m.jsonl", "listen: port 65536 must be between 0 and 65535"),
         (-1, "m.jsonl", "listen: port -1 must be"),
     ],
 )
 def test_what_listening_refuses(tmp_path, port, name, problem):
-    spark = Spark()
+    path = name if name is None or "//" in name else str(tmp_path / name)
+    spark = Spark(**({} if path is None else {"spark.pykafka.metrics.path": path}))
     with pytest.raises(ConfigError, match=problem):
-        listen(spark, port=port, path=str(tmp_path / name))
+        listen(spark, port=port)
     assert spark.listeners == []
 
 

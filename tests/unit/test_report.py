@@ -79,26 +79,10 @@ class TestReading:
             (tmp_path / name).write_bytes(b"")
         names = [Path(name).name for name in files_of(str(path))]
         assert names == ["m.jsonl.10", "m.jsonl.2", "m.jsonl.1", "m.jsonl"]
-
-    def test_a_folder_with_a_file_for_each_line(self, tmp_path):
+        (tmp_path / "each").mkdir()
         for number in range(3):
-            (tmp_path / f"{number}-orders.json").write_bytes(text(numbered(HEALTHY, number)))
-        assert collect(str(tmp_path), None).lines == 3
-
-    @pytest.mark.parametrize("field", ["time_ms", "event"])
-    def test_a_line_without_what_each_has_is_left_out(self, field):
-        without = {name: value for name, value in HEALTHY.items() if name != field}
-        found = aggregate(text(without, HEALTHY), text({**HEALTHY, field: None}))
-        assert (found.lines, found.left_out) == (1, 2)
-        parsed(render(found))
-
-    def test_what_is_no_line_stops_nothing(self, tmp_path):
-        path = tmp_path / "m.jsonl"
-        other = b'{"sink": "another"}\nnot json\n\n[1]\n{"metrics": 7, "sink": "pykafka-sink"}\n'
-        cut_off = b" " + text(HEALTHY)[:-40]
-        path.write_bytes(text(HEALTHY) + other + text(SLOW_BROKER) + cut_off)
-        found = collect(str(path), None)
-        assert (found.lines, found.left_out) == (2, 5)
+            (tmp_path / f"each/{number}-orders.json").write_bytes(text(numbered(HEALTHY, number)))
+        assert collect(str(tmp_path / "each"), None).lines == 3
 
     def test_what_is_by_name_has_no_columns(self, monkeypatch):
         """It is left away before lines are parsed, if they are as the sink writes them."""
@@ -116,11 +100,6 @@ class TestReading:
         pieces = [parse(text(*some).splitlines(), None) for some in (lines, others)]
         assert repr(pieces[0].values.tolist()) == repr(pieces[1].values.tolist())
         assert sum(parsed[:2]) < sum(parsed[2:]) / 2
-
-    def test_a_line_of_many_partitions(self):
-        wide = line(task(0, [10] * 10_000))
-        assert len(text(wide)) > 1024 * 1024
-        assert aggregate(text(wide, HEALTHY)).lines == 2
 
     def test_one_query_of_several(self, tmp_path):
         path = tmp_path / "m.jsonl"
@@ -191,6 +170,20 @@ class TestAddingUp:
         found = points(aggregate(text(with_fields(SLOW_BROKER, commit_ms=500))).columns())
         parts = [values[0] for name, values in found.items() if name.startswith("part_")]
         assert sum(parts) == pytest.approx(found["seconds"][0]) == 4.5
+        planned = aggregate(text(with_fields(HEALTHY, planning_ms=4000.0, elapsed_ms=1000)))
+        assert points(planned.columns())["seconds"] == [5]
+        assert "<td>planning</td>" in render(planned)
+        waiting = times(12_500, encode=300, buffer_wait=4_000, ack_wait=8_000)
+        limited = aggregate(text(line(task(0, EVEN, limit_wait_ms=12_000, **waiting))))
+        seconds = points(limited.columns())
+        assert seconds[f"part_{NAMES.index('waiting for the task limit')}"] == [12.0]
+        assert seconds[f"part_{NAMES.index('waiting for acknowledgements')}"] == [0]
+        assert "<summary>the limit that you have set</summary>" in render(limited)
+        style = Path(report_lines.__file__).parent / "assets" / "page.css"
+        light = style.read_text(encoding="utf-8").partition("@media")[0]
+        colours = dict(re.findall(r"--c(\d+):(#\w+)", light))
+        assert list(map(int, colours)) == list(range(len(NAMES)))
+        assert len({*colours.values()}) == len(NAMES)
 
     def test_lines_that_tell_nothing(self):
         """As of an abort without any task's message."""
@@ -208,11 +201,6 @@ class TestAddingUp:
         assert "<dt>dead letters</dt><dd>6</dd>" in render(found)
         assert "dead letters</dt>" not in render(aggregate(text(HEALTHY)))
         assert CAUSES_OF_DEAD_LETTERS == CAUSES
-
-    def test_planning_is_a_part_of_the_time(self):
-        found = aggregate(text(with_fields(HEALTHY, planning_ms=4000.0, elapsed_ms=1000)))
-        assert points(found.columns())["seconds"] == [5]
-        assert "<td>planning</td>" in render(found)
 
     def test_settings_and_what_has_changed(self):
         def with_size(number, size, **more):
@@ -233,7 +221,11 @@ class TestAddingUp:
         assert "kafka.batch.size" in row
         assert 'id="changes"' not in render(aggregate(text(HEALTHY)))
 
-    def test_steps_of_the_heat_map_are_bounded(self):
+    def test_a_long_line_and_many(self):
+        """The steps of the heat map are bounded."""
+        wide = text(line(task(0, [10] * 10_000)))
+        assert len(wide) > 1024 * 1024
+        assert aggregate(wide + text(HEALTHY)).lines == 2
         lines = [numbered(HEALTHY, number) for number in range(400)]
         found = aggregate(*(text(*lines[at : at + 7]) for at in range(0, 400, 7)))
         assert len(found.steps) <= 120
@@ -270,13 +262,22 @@ def parsed(page):
 
 class TestPage:
     def test_it_needs_nothing_from_elsewhere(self):
-        page = render(aggregate(text(HEALTHY, SLOW_BROKER)))
+        page = render(aggregate(text(HEALTHY, SLOW_BROKER, THROTTLED, SKEWED_KEY)))
         assert "http:" not in page
         assert "https:" not in page
         assert "Leon Sorokin" in page
         found = parsed(page)
         assert not [tag for tag, _ in found.found if tag in ("link", "img", "iframe")]
         assert not [tag for tag, given in found.found if "src" in given or "href" in given]
+        assert len(found.ids) == len(set(found.ids)) > 20
+        # Skew, as the heat map shows it.
+        row = next(
+            row
+            for row in render(aggregate(text(SKEWED_KEY))).split("<tr>")
+            if ">orders-0</th>" in row
+        )
+        assert ">94.1 %</td>" in row
+        assert "--heat:1.00" in row
 
     def test_names_are_shown_as_they_are(self):
         evil = "</script><script>alert(1)</script>"
@@ -298,15 +299,13 @@ class TestPage:
         for place in ("<title>", "<th scope='row'>", '<th scope="row">', "<td>"):
             assert re.search(re.escape(place) + r"[^<]*\\x1b\[2J\\x07\\u202egpj", page), place
 
-    def test_every_id_is_there_once(self):
-        ids = parsed(render(aggregate(text(HEALTHY, THROTTLED, SKEWED_KEY)))).ids
-        assert len(ids) == len(set(ids)) > 20
-
     def test_a_batch_has_one_main_cause_and_the_others_are_folded(self):
         letters = {"dead_letters": {"too-large": 2}}
         lines = [numbered(HEALTHY, number) for number in range(40)]
         lines[17] = numbered(SLOW_BROKER, 17, **letters)
         page = render(aggregate(text(*lines)))
+        tasks = page.split('id="tasks"')[1].split("<tbody>")[1].split("<tr>")[1:5]
+        assert all(">17</th>" in row for row in tasks)
         row = next(row for row in page.split("<tr>") if ">17</th>" in row)
         main, others = row.split("<details class='others'>")
         assert "waiting for buffer memory" in row
@@ -315,16 +314,6 @@ class TestPage:
         assert "dead-letters" not in main
         assert others.startswith("<summary>Also: rows became dead letters</summary>")
         assert "data-kind='dead-letters'" in others
-
-    def test_a_limit_is_where_the_time_goes(self):
-        waiting = times(12_500, encode=300, buffer_wait=4_000, ack_wait=8_000)
-        limited = line(task(0, EVEN, limit_wait_ms=12_000, **waiting))
-        seconds = points(aggregate(text(limited)).columns())
-        assert seconds[f"part_{NAMES.index('waiting for the task limit')}"] == [12.0]
-        assert seconds[f"part_{NAMES.index('waiting for acknowledgements')}"] == [0]
-        page = render(aggregate(text(limited)))
-        assert "<summary>the limit that you have set</summary>" in page
-        assert "<td>waiting for the task limit</td>" in page
 
     def test_batches_that_stand_out_come_first(self):
         lines = [numbered(HEALTHY, number) for number in range(40)]
@@ -355,17 +344,6 @@ class TestPage:
         alone = aggregate(text(lines[17]))
         assert overall_findings(alone.total(), alone.causes) == line_findings(lines[17])
 
-    def test_slow_tasks_name_their_batch(self):
-        page = render(aggregate(text(numbered(HEALTHY, 3), numbered(SLOW_BROKER, 17))))
-        rows = page.split('id="tasks"')[1].split("<tbody>")[1].split("<tr>")[1:5]
-        assert all(">17</th>" in row for row in rows)
-
-    def test_the_heat_map_shows_skew(self):
-        page = render(aggregate(text(SKEWED_KEY)))
-        row = next(row for row in page.split("<tr>") if ">orders-0</th>" in row)
-        assert ">94.1 %</td>" in row
-        assert "--heat:1.00" in row
-
     def test_the_command(self, tmp_path, capsys):
         path = tmp_path / "m.jsonl"
         path.write_bytes(text(HEALTHY))
@@ -385,13 +363,6 @@ def test_figures():
     assert (duration(5), duration(2500), duration(600_000)) == ("5 ms", "2.5 s", "10.0 min")
     assert (duration(36e6), count(1234567), percent(0.456)) == ("10.0 h", "1,234,567", "46 %")
     assert moment(1_700_000_000_000) == "2023-11-14 22:13:20"
-
-
-def test_each_part_of_the_time_has_a_colour_of_its_own():
-    style = (Path(report_lines.__file__).parent / "assets" / "page.css").read_text(encoding="utf-8")
-    light = re.findall(r"--c(\d+):(#\w+)", style.partition("@media")[0])
-    assert [int(number) for number, _ in light] == list(range(len(NAMES)))
-    assert len({colour for _, colour in light}) == len(NAMES)
 
 
 @pytest.fixture

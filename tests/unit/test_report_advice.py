@@ -5,7 +5,6 @@ import json
 import os
 import random
 import re
-import sys
 import tracemalloc
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from spark_kafka_sink.tools import report_advice
 from spark_kafka_sink.tools.report_advice import line_findings
 from spark_kafka_sink.tools.report_lines import LineAggregate, collect, parse, read_pieces
 from spark_kafka_sink.tools.report_page import FollowedReport, render
+from spark_kafka_sink.tools.terminal import Screen
 from tests.unit.report_lines import (
     CODEC_BOUND,
     EVEN,
@@ -71,21 +71,11 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "report.md"
     ids=["slow broker", "throttled", "skewed key", "tiny batches", "codec bound"],
 )
 def test_why_was_this_batch_slow(slow, kind, text, advised):
-    first = line_findings(slow)[0]
+    (first,) = line_findings(slow)
     assert first.kind == kind
     assert re.search(text, first.text)
     assert advised in first.advice
     assert not first.is_trouble
-
-
-@pytest.mark.parametrize("slow", [SLOW_BROKER, THROTTLED, SKEWED_KEY, TINY_BATCHES, CODEC_BOUND])
-def test_each_cause_is_told_alone(slow):
-    assert len(line_findings(slow)) == 1
-
-
-def test_nothing_is_said_of_a_healthy_batch():
-    assert line_findings(HEALTHY) == []
-    assert line_findings({}) == []
 
 
 def kinds(found):
@@ -94,11 +84,6 @@ def kinds(found):
 
 def of(*tasks, **more):
     return kinds(line_findings(line(*tasks, **more)))
-
-
-def test_a_broker_that_is_slow_and_waited_for_by_nobody():
-    nodes = {1: node(5), 2: node(900), 3: node(5)}
-    assert of(task(0, EVEN, nodes=nodes)) == []
 
 
 def test_all_brokers_are_slow():
@@ -128,12 +113,18 @@ def test_a_task_that_is_longer_than_the_others():
 
 
 def test_other_limits():
+    assert line_findings(HEALTHY) == line_findings({}) == []
+    waited_for_by_nobody = {1: node(5), 2: node(900), 3: node(5)}
+    assert of(task(0, EVEN, nodes=waited_for_by_nobody)) == []
     assert of(task(0, EVEN, **times(1000, input_wait=800))) == ["spark"]
     assert of(task(0, EVEN, **times(1000, encode=800))) == ["encoding"]
     assert of(task(0, EVEN, **times(2_000, load=500))) == ["loading"]
     assert of(task(0, EVEN, **times(1000, metadata_wait=500))) == ["metadata"]
     assert of(task(0, EVEN), commit_ms=900, transactions=1) == ["committing"]
     assert of(task(0, EVEN, batch_splits=3)) == ["split"]
+    assert of(task(0, EVEN), failed_attempts=2) == ["failed-attempts"]
+    assert of(task(0, EVEN), planning_ms=2500.0, planning_started_at_ms=1) == ["planning"]
+    assert of(task(0, EVEN), planning_ms=300.0, planning_started_at_ms=1) == []
 
 
 def test_a_codec_that_gains_nothing():
@@ -167,19 +158,11 @@ def test_the_limit_that_is_set():
     assert found.kind == "limited"
     assert "5.5 s, 92 % of their time" in found.text
     assert "max.bytes.per.second.per.task is 1000000." in found.advice
+    # Batches that a limit holds are waited for as acknowledgements; brokers have paused nothing.
+    assert "quota" not in found.text + found.advice
+    assert largest_part(made)[0] == "waiting for the task limit"
     made["metrics"]["limit_wait_ms"] = 500
     assert kinds(line_findings(made)) == ["brokers-are-the-limit"]
-
-
-def test_a_limit_is_the_cause_and_no_quota_is_named():
-    """Batches that a limit holds are waited for as acknowledgements; brokers have paused nothing."""
-    waiting = times(12_500, encode=300, buffer_wait=4_000, ack_wait=8_000)
-    (found,) = line_findings(line(task(0, EVEN, limit_wait_ms=12_000, **waiting)))
-    assert found.kind == "limited"
-    assert "quota" not in found.text + found.advice
-    assert largest_part(line(task(0, EVEN, limit_wait_ms=12_000, **waiting)))[0] == (
-        "waiting for the task limit"
-    )
 
 
 def test_waits_for_limits_and_quotas_are_parts_of_their_own():
@@ -236,11 +219,6 @@ def test_dead_letters():
     assert len(line_findings(line(task(0, EVEN, record_errors=2), dead_letters=some))) == 1
 
 
-def test_planning():
-    assert of(task(0, EVEN), planning_ms=2500.0, planning_started_at_ms=1) == ["planning"]
-    assert of(task(0, EVEN), planning_ms=300.0, planning_started_at_ms=1) == []
-
-
 def test_what_the_settings_are():
     given = {"kafka.batch.size": "200", "kafka.linger.ms": "0"}
     found = line_findings({**TINY_BATCHES, "settings": given})
@@ -255,6 +233,9 @@ def test_why_a_batch_was_aborted():
     found = line_findings(line(task(0, EVEN), event="abort", note="n", error="E: x"))[0]
     assert found.text == "n. E: x"
     assert "stopped" not in found.advice
+    # Spark tells a data source no reason: it may be a stop.
+    found = line_findings(line(task(0, EVEN), event="abort", note="n"))[0]
+    assert found.advice.startswith("If you stopped the query, its next start writes")
 
 
 @pytest.mark.parametrize("error", INTERRUPTED)
@@ -262,12 +243,6 @@ def test_a_batch_that_the_user_has_stopped_is_no_failure(error):
     found = line_findings(line(task(0, EVEN), event="abort", note="n", error=error))[0]
     assert (found.kind, found.advice) == ("stopped", "")
     assert found.text == "The query or job was stopped while it wrote. n"
-
-
-def test_an_abort_without_a_reason_may_be_a_stop():
-    """Spark tells a data source no reason."""
-    found = line_findings(line(task(0, EVEN), event="abort", note="n"))[0]
-    assert found.advice.startswith("If you stopped the query, its next start writes")
 
 
 def test_trouble_that_takes_no_time_comes_last():
@@ -292,18 +267,10 @@ def test_why_records_were_sent_again():
     reasons = "1,000 for REQUEST_TIMED_OUT, 20 for NOT_LEADER_OR_FOLLOWER"
     expected = f"1,020 records were sent again, 1,020 of them to broker 2: {reasons}. "
     assert found.text.startswith(expected)
-
-
-def test_records_that_wait_for_the_transaction_before_are_no_trouble():
-    """A broker that still completes it answers CONCURRENT_TRANSACTIONS to the next one's first batch."""
+    # A broker that still completes the transaction before answers the next one's first batch so.
     assert of(retried(CONCURRENT_TRANSACTIONS=20)) == []
     (found,) = line_findings(line(retried(CONCURRENT_TRANSACTIONS=20, NETWORK_EXCEPTION=1)))
-    start = "1 records were sent again, 1 of them to broker 2: 1 for NETWORK_EXCEPTION. "
-    assert found.text.startswith(start)
-
-
-def test_failed_attempts_of_tasks_are_trouble():
-    assert of(task(0, EVEN), failed_attempts=2) == ["failed-attempts"]
+    assert found.text.startswith("1 records were sent again, 1 of them to broker 2: 1 for NETWORK")
 
 
 def test_shares_of_task_time():
@@ -330,6 +297,10 @@ GOOD = numbered(HEALTHY, 1)
 
 def having(**fields):
     return json.dumps({**GOOD, **fields}).encode()
+
+
+def having_latency(**histogram):
+    return having(request_latency={**GOOD["request_latency"], "histogram": histogram})
 
 
 def with_raw(name, value):
@@ -380,21 +351,9 @@ MALFORMED = {
     "a broker is a list": having(nodes={"1": []}),
     "a broker without a number": having(nodes={"one": GOOD["nodes"]["1"]}),
     "a histogram is a text": having(request_latency={**GOOD["request_latency"], "histogram": "x"}),
-    "buckets of texts": having(
-        request_latency={**GOOD["request_latency"], "histogram": {"scale": 3, "counts": {"a": "b"}}}
-    ),
-    "a scale that overflows": having(
-        request_latency={
-            **GOOD["request_latency"],
-            "histogram": {"scale": -5000, "counts": {"1": 1}},
-        }
-    ),
-    "a bucket that overflows": having(
-        request_latency={
-            **GOOD["request_latency"],
-            "histogram": {"scale": 3, "counts": {"9" * 12: 1}},
-        }
-    ),
+    "buckets of texts": having_latency(scale=3, counts={"a": "b"}),
+    "a scale that overflows": having_latency(scale=-5000, counts={"1": 1}),
+    "a bucket that overflows": having_latency(scale=3, counts={"9" * 12: 1}),
     "a broker's bucket that overflows": having(
         nodes={
             "1": {**GOOD["nodes"]["1"], "request_latency": {"histogram": {"counts": {"9" * 9: 1}}}}
@@ -409,7 +368,6 @@ MALFORMED = {
     "a slow task is a text": having(slowest_tasks=["x"]),
     "a slow task without times": having(slowest_tasks=[{"task": 1}]),
     "of another sink": having(sink="other"),
-    "no event": having(event=None),
     "an unknown event": having(event="\x1b[2J"),
 }
 HARMLESS = ("huge", "a scale that overflows")
@@ -546,8 +504,9 @@ def mutated(rng):
     return line
 
 
-def check_mutated(seed, path):
-    rng = random.Random(seed)
+@pytest.mark.parametrize("seed", range(25))
+def test_whatever_a_line_holds_is_shown_or_left_out(seed, tmp_path):
+    rng, path = random.Random(seed), tmp_path / "lines.txt"
     lines = [numbered(HEALTHY, 1), *(mutated(rng) for _ in range(3)), numbered(HEALTHY, 2)]
     path.write_bytes(text(*lines))
     usable = sum(read_line(json.dumps(line).encode()) is not None for line in lines)
@@ -556,25 +515,4 @@ def check_mutated(seed, path):
     assert found.lines + found.left_out == len(lines)
     assert found.lines <= usable
     assert render(found).encode()
-    from spark_kafka_sink.tools.terminal import Screen
-
     Screen(str(path), None).render(100)
-
-
-@pytest.mark.parametrize("seed", range(25))
-def test_whatever_a_line_holds_is_shown_or_left_out(seed, tmp_path):
-    check_mutated(seed, tmp_path / "lines.txt")
-
-
-if __name__ == "__main__":
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(int(sys.argv[1]), int(sys.argv[2])):
-            try:
-                check_mutated(number, Path(folder, "lines.txt"))
-            except Exception as error:
-                print(number, repr(error)[:300])
-                import traceback
-
-                print(traceback.format_exc().splitlines()[-5:])

@@ -31,27 +31,17 @@ def a_wide_terminal(monkeypatch):
 def test_the_screen(tmp_path, capsys):
     path = tmp_path / "m.jsonl"
     lines = [numbered(HEALTHY, number) for number in range(30)]
-    lines[29] = numbered(SLOW_BROKER, 29)
+    lines[29] = numbered(SLOW_BROKER, 29, dead_letters={"too-large": 2})
     path.write_bytes(text(*lines))
     assert main(["top", str(path), "--once"]) == 0
     shown = capsys.readouterr().out
     assert "30 batches of 0b1c to orders, the last at 2023-11-14 22:13:49 UTC" in shown
     row = next(row for row in shown.splitlines() if row.lstrip().startswith("29 "))
-    assert row.split("waiting for buffer memory")[1].strip() == "broker 2 is slow"
+    assert row.split("waiting for buffer memory")[1].strip() == "broker 2 is slow (+1)"
+    assert "also: rows became dead letters" in shown
     assert "Look at broker 2" in shown
     assert "broker 3" in shown
     assert "█" in shown
-
-
-def test_one_main_cause(tmp_path, capsys):
-    path = tmp_path / "m.jsonl"
-    path.write_bytes(text(numbered(SLOW_BROKER, 29, dead_letters={"too-large": 2})))
-    assert main(["top", str(path), "--once"]) == 0
-    shown = capsys.readouterr().out
-    (row,) = [row for row in shown.splitlines() if row.lstrip().startswith("29 ")]
-    assert row.rstrip().endswith("broker 2 is slow (+1)")
-    assert "broker 2 is slow: broker 2 answered" in shown
-    assert "also: rows became dead letters" in shown
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 120])
@@ -68,13 +58,6 @@ def test_narrow_terminals(tmp_path, capsys, monkeypatch, columns):
     assert "broker 2 is slow" in row
 
 
-def test_one_query(tmp_path, capsys):
-    path = tmp_path / "m.jsonl"
-    path.write_bytes(text(numbered(HEALTHY, 1, query_name="a"), numbered(HEALTHY, 2)))
-    assert main(["top", str(path), "--once", "--query", "a"]) == 0
-    assert "1 batch of a to orders," in capsys.readouterr().out
-
-
 def test_two_queries_and_two_topics(tmp_path, capsys):
     path = tmp_path / "m.jsonl"
     late = numbered(HEALTHY, 2, query_name="late", topic="others")
@@ -84,6 +67,8 @@ def test_two_queries_and_two_topics(tmp_path, capsys):
     assert head.startswith("2 batches, the last at")
     assert columns.split()[:3] == ["batch", "query", "topic"]
     assert [row.split()[:3] for row in rows[:2]] == [["2", "late", "others"], ["1", "a", "orders"]]
+    assert main(["top", str(path), "--once", "--query", "a"]) == 0
+    assert "1 batch of a to orders," in capsys.readouterr().out
 
 
 def test_batches_of_several_queries_are_told_apart(tmp_path, capsys, monkeypatch):
