@@ -43,42 +43,32 @@ def options(**more):
 
 
 def test_what_has_no_effect_is_told_once(caplog):
-    """Also when another write to the same cluster and topic was told about others before."""
-    with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
-        log_notes(options())
-        log_notes(options(numpartitionsofmine="1"))
-        log_notes(options(numpartitionsofmine="1"))
-        log_notes(options(numpartitionsofyours="1"))
-    assert caplog.messages == [
-        "option 'numpartitionsofmine' is not one of this sink's and has no effect [PKS-OPTION-019]",
-        "option 'numpartitionsofyours' is not one of this sink's and has no effect [PKS-OPTION-019]",
-    ]
-
-
-def test_micro_batches_of_a_named_write_are_told_once(caplog):
-    """Each has options of its own: its number is one of them."""
+    """Also when another write to the same cluster and topic was told about others before.
+    Micro-batches of a named write have options of their own: the number is one of them.
+    """
     kept = len(preflight._noted)
     with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
+        log_notes(options())
         for number in range(3):
-            log_notes(replace(options(numpartitionsoftheirs="1"), write_version=number))
-    assert caplog.messages == [
-        "option 'numpartitionsoftheirs' is not one of this sink's and has no effect [PKS-OPTION-019]",
+            log_notes(replace(options(numpartitionsofmine="1"), write_version=number))
+        log_notes(options(numpartitionsofyours="1"))
+    assert [message.split("'")[1] for message in caplog.messages] == [
+        "numpartitionsofmine",
+        "numpartitionsofyours",
     ]
-    assert len(preflight._noted) == kept + 1
+    assert all("OPTION-019" in message for message in caplog.messages)
+    assert len(preflight._noted) == kept + 2
 
 
 def test_what_is_noted_of_columns_is_told_once_per_query(caplog):
     schema = StructType([StructField("id", LongType()), StructField("gone", BooleanType())])
     noted = {"value.format": "json", "value.null.when": "gone"}
+    of_checkpoint = options(**noted, checkpointlocation="/c")
     queries = [
         (options(**noted), None, "topic 't'"),
         (options(**{**noted, "topic": "u"}), None, "topic 'u'"),
         (options(**noted, queryname="q"), "t-1", "topic 't', query 'q'"),
-        (
-            options(**noted, checkpointlocation="/c"),
-            "t-2",
-            "topic 't', query with checkpoint '/c'",
-        ),
+        (of_checkpoint, "t-2", "topic 't', query with checkpoint '/c'"),
         (options(**noted), "an-id", "topic 't', query an-id"),
     ]
     with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
@@ -93,19 +83,10 @@ def test_what_is_noted_of_columns_is_told_once_per_query(caplog):
 
 def test_a_metrics_path_that_cannot_be_written(tmp_path):
     path = tmp_path / "missing" / "metrics.jsonl"
-    given = options(**{"metrics.path": str(path)})
-    with pytest.raises(ConfigError) as raised:
-        check_metrics_outputs(given, is_stream=False)
-    assert sentence(raised.value) == (
-        f"metrics.path: cannot append to {path} on the driver: No such file or directory. "
-        "Name a file in a folder that is there and may be written to"
-    )
-    with pytest.raises(ConfigError, match="Is a directory"):
-        check_metrics_outputs(options(**{"metrics.path": str(tmp_path)}), is_stream=False)
-
-
-def test_a_metrics_path_that_can_be_written_is_left_as_it_is(tmp_path):
-    path = tmp_path / "metrics.jsonl"
+    for wrong, words in ((path, "No such file or directory"), (tmp_path, "Is a directory")):
+        with pytest.raises(ConfigError, match=f"cannot append to {wrong} on the driver: {words}"):
+            check_metrics_outputs(options(**{"metrics.path": str(wrong)}), is_stream=False)
+    path.parent.mkdir()
     path.write_text("line\n")
     check_metrics_outputs(options(**{"metrics.path": str(path)}), is_stream=False)
     assert path.read_text() == "line\n"
@@ -127,6 +108,25 @@ SECURED = {
     "kafka.sasl.password": "p",
 }
 DEAD = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
+
+
+@pytest.fixture
+def described(monkeypatch, caplog):
+    """The topics that are found, for each description of topic t that a broker gives."""
+
+    def ask(server, *descriptions):
+        answers = iter(descriptions)
+        admin = SimpleNamespace(
+            renew_if_credentials_changed=lambda: None,
+            deadline_in=lambda ms: ms,
+            metadata=lambda *_: answer(next(answers)),
+        )
+        monkeypatch.setattr(topics_module.AdminClient, "of", lambda *_: admin)
+        producer = options(**{"kafka.bootstrap.servers": server}).producer
+        with caplog.at_level(logging.WARNING, "spark_kafka_sink.spark.topics"):
+            return [set(ask_for_topics(producer, ["t"], SimClock())) for _ in descriptions]
+
+    return ask
 
 
 def test_a_verdict_is_of_one_cluster_one_identity_and_one_topic_for_a_while(monkeypatch):
@@ -182,20 +182,9 @@ def test_a_plan_has_no_topics_while_no_broker_answers_which_is_told_once(monkeyp
     assert all("[PKS-TOPIC-008]" in message for message in caplog.messages)
 
 
-def test_each_time_that_a_topic_is_not_described_any_more_is_told(monkeypatch, caplog):
-    described = topic((1, 0))
-    answers = iter(
-        [described, topic(error_code=3), topic(error_code=3), described, topic(error_code=5)]
-    )
-    admin = SimpleNamespace(
-        renew_if_credentials_changed=lambda: None,
-        deadline_in=lambda ms: ms,
-        metadata=lambda *_: answer(next(answers)),
-    )
-    monkeypatch.setattr(topics_module.AdminClient, "of", lambda *_: admin)
-    given = options(**{"kafka.bootstrap.servers": "described:1"})
-    with caplog.at_level(logging.WARNING, "spark_kafka_sink.spark.topics"):
-        found = [set(ask_for_topics(given.producer, ["t"], SimClock())) for _ in range(5)]
+def test_each_time_that_a_topic_is_not_described_any_more_is_told(described, caplog):
+    known, unknown = topic((1, 0)), topic(error_code=3)
+    found = described("described:1", known, unknown, unknown, known, topic(error_code=5))
     assert found == [{"t"}, set(), set(), {"t"}, set()]
     assert [m.split(": ")[2].split(". ")[0] for m in caplog.messages] == [
         "UNKNOWN_TOPIC_OR_PARTITION (3)",
@@ -218,28 +207,16 @@ def test_an_exactly_once_plan_without_brokers_names_the_topic_and_what_to_do():
         plan_transactions(given, is_job=True)
     text = str(raised.value)
     assert text.startswith("the write to topic 'flights' cannot be planned: no broker reachable: ")
-    assert text.endswith(
-        "). Check that the brokers run, and that kafka.bootstrap.servers has addresses of their "
-        "listeners that can be reached from the driver [PKS-CONNECT-001]"
-    )
+    assert "Check that the brokers run" in text
+    assert raised.value.code == "CONNECT-001"
 
 
-def test_a_topic_that_is_created_again_is_told_once(monkeypatch, caplog):
+def test_a_topic_that_is_created_again_is_told_once(described, caplog):
     """Also if no broker knew it for a while; a topic that gets partitions is the same one."""
     first = topic((1, 0), (2, 0), topic_id=UUID(int=1))
     more = topic((1, 0), (2, 0), (3, 0), topic_id=UUID(int=1))
     again, without_ids = topic((1, 0), topic_id=UUID(int=2)), topic((1, 0))
-    answers = iter([first, more, topic(error_code=3), again, again, without_ids])
-    admin = SimpleNamespace(
-        renew_if_credentials_changed=lambda: None,
-        deadline_in=lambda ms: ms,
-        metadata=lambda *_: answer(next(answers)),
-    )
-    monkeypatch.setattr(topics_module.AdminClient, "of", lambda *_: admin)
-    given = options(**{"kafka.bootstrap.servers": "again:1"})
-    with caplog.at_level(logging.WARNING, "spark_kafka_sink.spark.topics"):
-        for _ in range(6):
-            ask_for_topics(given.producer, ["t"], SimClock())
+    described("again:1", first, more, topic(error_code=3), again, again, without_ids)
     (line,) = (message for message in caplog.messages if "TOPIC-009" in message)
     assert line.startswith(
         f"topic 't' was deleted and created again: it has id {again.topic_id} instead of "
@@ -256,13 +233,24 @@ def test_a_topic_that_is_created_again_is_told_once(monkeypatch, caplog):
         (b"<!DOCTYPE HTML>", "this address is not a Kafka listener"),
     ],
 )
-def test_a_port_that_is_not_kafka_is_named_after_its_first_answer(answer, cause):
-    with SameAnswer(answer) as server:
-        given = {"kafka.bootstrap.servers": server.address, "topic": "t"}
-        parsed = SinkOptions.parse({**given, "preflight.timeout.ms": "120000"})
+def test_a_port_that_is_not_kafka_is_named_after_its_first_answer(answer, cause, caplog):
+    """A stream that may have committed waits for it. Services read a zone from the client id."""
+    with SameAnswer(answer) as server, caplog.at_level(logging.WARNING, "spark_kafka_sink"):
+        given = options(
+            **{
+                "kafka.bootstrap.servers": server.address,
+                "kafka.client.id": "f,zone=a",
+                "preflight.timeout.ms": "120000",
+            }
+        )
         with pytest.raises(BootstrapError, match=cause):
-            preflight.check_cluster(parsed, is_stream=False)
-    assert server.accepted == 1
+            preflight.check_cluster(given, is_stream=False)
+        assert server.accepted == 1
+        assert b"f,zone=a" in server.asked[0]
+        preflight.check_cluster(given, is_stream=True)
+    (told,) = caplog.messages
+    assert cause in told
+    assert sentence(told).endswith("the tasks will wait for the brokers")
 
 
 def test_each_address_of_a_bootstrap_name_is_asked_before_the_check_gives_up(monkeypatch):
@@ -284,16 +272,6 @@ def test_each_address_of_a_bootstrap_name_is_asked_before_the_check_gives_up(mon
         with pytest.raises(BootstrapError, match="this address is an HTTP server"):
             preflight.check_cluster(parsed, is_stream=False)
     assert (first.accepted, second.accepted) == (1, 1)
-
-
-def test_a_stream_that_may_have_committed_waits_for_a_port_that_is_not_kafka(caplog):
-    answer = b"HTTP/1.1 503 Service Unavailable\r\n\r\n"
-    with SameAnswer(answer) as server, caplog.at_level(logging.WARNING, "spark_kafka_sink"):
-        given = {"kafka.bootstrap.servers": server.address, "topic": "t"}
-        preflight.check_cluster(SinkOptions.parse(given), is_stream=True)
-    (told,) = caplog.messages
-    assert "this address is an HTTP server" in told
-    assert sentence(told).endswith("the tasks will wait for the brokers")
 
 
 # --- what brokers do not offer -------------------------------------------------------------------
@@ -319,15 +297,6 @@ def test_brokers_without_idempotence_are_known_before_the_first_task(monkeypatch
         with pytest.raises(ConfigError, match="Set kafka.enable.idempotence=false") as raised:
             preflight.check_cluster(options(), is_stream, clock)
         assert raised.value.code == "CONNECT-012"
-
-
-def test_a_jobs_admin_requests_have_its_client_id():
-    """Some services read a zone from it, and brokers a quota."""
-    with SameAnswer(b"HTTP/1.1 400 Bad Request\r\n\r\n") as server:
-        given = {"kafka.bootstrap.servers": server.address, "kafka.client.id": "f,zone=a"}
-        with pytest.raises(BootstrapError):
-            preflight.check_cluster(options(**given), is_stream=False)
-    assert b"f,zone=a" in server.asked[0]
 
 
 # --- Spark's setting for Unix domain sockets -----------------------------------------------------
