@@ -9,7 +9,6 @@ import pytest
 from evidence.week.alarms import CAUSES, ELECTION, MUST, PAGE, SCRAPE, Alarm, judge
 from evidence.week.checkers import Found, rows_deleted, too_many
 from evidence.week.page import page, problems_of
-from evidence.week.run import arguments_of
 from evidence.week.schedule import FAULTS, Schedule, names_for
 from evidence.week.slopes import LEAST_WRITES, judge_ids, not_judged, slope_of
 from evidence.week.watch import Watch
@@ -38,10 +37,6 @@ class TestSlopes:
         slope = slope_of([[*zip(np.arange(200) / 6, walk, strict=True)]])
         noise = slope_of([line(0.0, float(np.std(walk)))])
         assert slope.high - slope.low > 2 * (noise.high - noise.low)
-
-    def test_few_samples_are_no_line(self):
-        assert slope_of([line(1.0, 0.1, count=19)]) is None
-        assert slope_of([]) is None
 
     def test_ids_may_be_as_many_as_half_of_the_writes(self):
         def is_flat(new_ids, writes):
@@ -93,10 +88,6 @@ class TestAlarms:
         assert (back.code, back.since, lost.since) == ("CONNECT-009", 1010.0, 1490.0)
         event = {**EVENT, "fault": "broker killed"}
         assert len(judge(watch.alarms, [event])["unexplained"]) == 1
-
-    def test_a_fault_that_nobody_notices_is_missed(self):
-        assert judge([], [EVENT])["missing"] == [EVENT]
-        assert judge([alarm_at(1010.0, "REGISTRY-007", "failure")], [EVENT])["missing"] == []
 
     @pytest.mark.parametrize("workload", WORKLOADS)
     def test_records_that_are_sent_again_have_a_cause_in_every_workload(self, workload):
@@ -154,31 +145,12 @@ class TestAlarms:
             )
             assert tuple(b - a for b, a in zip(before, after, strict=True)) == kept
 
-    def test_only_the_backfill_is_limited(self):
-        for workload, count in (("backfill", 0), ("racks", 1)):
-            alarm = alarm_at(1.0, "limited", "page", workload)
-            assert len(judge([alarm], [])["unexplained"]) == count
-
-    @pytest.mark.parametrize("code", ["CONNECT-009", "TXN-027"])
-    def test_an_alarm_without_a_fault_has_no_cause(self, code):
-        assert judge([alarm_at(1.0, code)], [])["unexplained"]
-
     def test_the_tables_name_faults_that_exist(self):
         assert set(MUST) <= set(FAULTS)
         assert set().union(*PAGE.values(), *CAUSES.values(), SCRAPE) <= {*FAULTS, ELECTION}
 
 
 class TestSchedule:
-    def test_a_seed_has_one_order(self):
-        first, again = (Schedule(7, list(FAULTS))._rng.sample(range(99), 9) for _ in range(2))
-        assert first == again
-
-    def test_it_ends_early_only_while_faults_happen(self):
-        schedule = Schedule(7, [])
-        assert not schedule.end_early()
-        schedule.suffer(None, 0)
-        assert not schedule.end_early()
-
     def test_a_fault_that_fails_ends_the_faults_and_not_the_week(self, monkeypatch):
         def fail(world, rng):
             raise OSError("no such broker")
@@ -272,15 +244,6 @@ class TestResults:
         assert "| 1 | 2026-11-26 | 0123abcd | 1 |" in text
         assert "- Week 2: `racks: a / b`" in text
         assert "- Week 2: gcc." in text
-
-
-def test_the_command_line(capsys):
-    assert arguments_of(["--minutes", "60"]).quiet_minutes == 12
-    assert arguments_of(["--minutes", "2"]).quiet_minutes == 1
-    assert arguments_of(["--minutes", "600"]).quiet_minutes == 15
-    with pytest.raises(SystemExit):
-        arguments_of(["--planted", "ack before append", "--keep"])
-    assert "is not kept" in capsys.readouterr().err
 
 
 def test_all_workloads_differ_and_each_bad_row_has_one_cause():

@@ -74,13 +74,10 @@ def test_offsets_of_acknowledged_batches():
     report.acknowledge(-1, 1, 1, 1)
     report.acknowledge(70, 1, 1, 1)
     assert report == PartitionReport(40, 109, 27, 122, 192)
-
-
-def test_reports_of_one_partition_by_several_tasks():
     merged, unknown = PartitionReport(), PartitionReport(-1, -1, 1, 1, 1)
-    reports = PartitionReport(10, 19, 10, 5, 8), PartitionReport(3, 7, 5, 2, 3)
-    for report in (unknown, *reports, unknown):
-        merged.add(report)
+    for other in (unknown, PartitionReport(10, 19, 10, 5, 8), PartitionReport(3, 7, 5, 2, 3)):
+        merged.add(other)
+    merged.add(unknown)
     assert merged == PartitionReport(3, 19, 17, 9, 13)
 
 
@@ -100,14 +97,6 @@ def test_messages_are_merged_and_left_alone():
     }
     assert first == copy  # and a message survives pickling
     assert first.records == 5
-
-
-@pytest.mark.parametrize("first", [True, False])
-def test_the_planning_of_whichever_task_has_it_is_told(first):
-    one, other = message(), message()
-    one.planned = commit.PlanningSpan(1, 2.5)
-    messages = [one, other] if first else [other, one]
-    assert commit.BatchSummary.merge(messages).planned == commit.PlanningSpan(1, 2.5)
 
 
 def test_messages_that_are_not_ours_count_as_failed():
@@ -245,55 +234,62 @@ def test_a_line_of_the_log_is_bounded_and_the_file_has_everything(
     assert len(summary["most_compressed_bytes"]["topic"]) == 249
     for line in lines_of(path):
         assert sum(map(len, line["partitions"].values())) == 10_000
+    # As many as are logged one by one.
+    few = dict([*partitions.items()][-MOST_LOGGED_PARTITIONS:])
+    commit.report_commit([message(few, "7a1b" * 9)], 10**9, True, NOWHERE)
+    logged = logged_json.records[-1].message
+    assert len(logged) < 16 * 1024
+    assert sum(map(len, json.loads(logged)["partitions"].values())) == MOST_LOGGED_PARTITIONS
 
 
-def test_as_many_partitions_as_are_logged_one_by_one_are_within_the_bound(logged_json):
-    partitions = {
-        TopicPartition(f"{number}".rjust(249, "t"), 10**6): PartitionReport(*[10**15] * 5)
-        for number in range(MOST_LOGGED_PARTITIONS)
-    }
-    commit.report_commit([message(partitions, "7a1b" * 9)], 10**9, True, NOWHERE)
-    (record,) = logged_json.records
-    assert len(record.message) < 16 * 1024
-    assert len(json.loads(record.message)["partitions"]) == MOST_LOGGED_PARTITIONS
-
-
-def test_commits_are_logged_on_demand_and_aborts_always(logged):
+def test_commits_are_logged_on_demand(logged):
     commit.report_commit([], None, False, NOWHERE)
     assert logged.records == []
     commit.report_commit([], 5, True, NOWHERE)
-    commit.report_abort([None], 6, NOWHERE)
-    assert [record.levelname for record in logged.records] == ["INFO", "WARNING"]
-    committed, aborted = (record.message for record in logged.records)
-    assert committed == "batch 5: 0 records, 0 B in 0 ms"
-    expected = (
-        "batch 6 was aborted: a task failed, or the query or job was stopped. "
-        "1 of 1 tasks did not end, 0 records acknowledged. "
+    assert (logged.records[0].levelname, logged.messages) == (
+        "INFO",
+        ["batch 5: 0 records, 0 B in 0 ms"],
     )
-    assert aborted == f"{expected}{AT_LEAST_ONCE_NOTE} [PKS-DELIVERY-006]"
 
 
-def test_an_abort_in_the_log_has_note_and_error_in_one_line(logged):
-    more = {"note": "See `pykafka-sink transactions list`", "error": "Error: a\n  b\x1b[2J"}
-    commit.report_abort([message()], None, NOWHERE, query_name="q\nINFO forged", **more)
-    assert logged.messages == [
-        "job of q\\nINFO forged was aborted. 0 of 1 tasks did not end, 0 records acknowledged. "
-        "See `pykafka-sink transactions list`. Error: a b\\x1b[2J [PKS-DELIVERY-006]"
-    ]
+CAUSE = {"error": "TopicError: no topic [PKS-TOPIC-001]"}
+FORGED = {"note": "See `list`", "error": "Error: a\n  b\x1b[2J", "query_name": "q\nINFO forged"}
 
 
-@pytest.mark.parametrize("note", ["n", "nothing was done: another has taken over [PKS-TXN-015]"])
-def test_an_abort_in_the_log_has_the_code_of_its_cause(note, logged):
-    commit.report_abort([], 5, NOWHERE, note=note, error="TopicError: no topic [PKS-TOPIC-001]")
-    (text,) = logged.messages
-    assert text.endswith(" TopicError: no topic [PKS-TOPIC-001]")
-
-
-@pytest.mark.parametrize("error", INTERRUPTED)
-def test_what_the_user_has_stopped_is_no_failure(error, logged):
-    commit.report_abort([], 5, NOWHERE, note="n", error=error)
+@pytest.mark.parametrize(
+    ("batch_id", "more", "level", "begins", "ends"),
+    [
+        (
+            6,
+            {},
+            "WARNING",
+            "batch 6 was aborted: a task failed, or the query or job was stopped. "
+            "1 of 1 tasks did not end, 0 records acknowledged. ",
+            f"{AT_LEAST_ONCE_NOTE} [PKS-DELIVERY-006]",
+        ),
+        # In one line, with the code of the cause.
+        (
+            None,
+            FORGED,
+            "WARNING",
+            "job of q\\nINFO forged was aborted. 1 of 1 tasks did not end",
+            "acknowledged. See `list`. Error: a b\\x1b[2J [PKS-DELIVERY-006]",
+        ),
+        (5, {"note": "n", **CAUSE}, "WARNING", "batch 5", " no topic [PKS-TOPIC-001]"),
+        (5, {"note": "no [PKS-TXN-015]", **CAUSE}, "WARNING", "batch 5", " [PKS-TOPIC-001]"),
+        # What the user has stopped is no failure.
+        *(
+            (5, {"note": "n", "error": one}, "INFO", "batch 5 was stopped. n", "")
+            for one in INTERRUPTED
+        ),
+    ],
+)
+def test_aborts_are_always_logged(batch_id, more, level, begins, ends, logged):
+    commit.report_abort([None], batch_id, NOWHERE, **more)
     (record,) = logged.records
-    assert (record.levelname, record.message) == ("INFO", "batch 5 was stopped. n")
+    assert record.levelname == level
+    assert record.message.startswith(begins)
+    assert record.message.endswith(ends)
 
 
 @each_row("batch_id", [None, 0, 10**12])
@@ -311,15 +307,6 @@ def test_a_batch_in_the_log_has_few_characters(batch_id, query_name, records, mo
     assert f"{records:,} record" in text
 
 
-def test_what_a_batch_in_the_log_has():
-    done = message({A0: PartitionReport(0, 11, 12, 50, 60)}, compressed_bytes=50)
-    done.started_at_ms, done.dead_letters = 10**12, {"too-large": 2, "null-key": 1}
-    done.metrics.task_ns, done.metrics.input_wait_ns = 2 * 10**9, 10**9 + 10**7
-    line = commit.BatchSummary.merge([done]).line("commit", 7, query_name="orders")
-    expected = "12 records, 50 B in 2.0 s, 3 dead letters, 50 % waiting for Spark's rows"
-    assert batch_text(line) == f"batch 7 of orders to a: {expected}"
-
-
 def test_the_topics_of_a_batch_in_the_log(logged):
     """Of the option where no row tells, and their number where the rows name several."""
     commit.report_abort([None], 7, NOWHERE, topic="orders")
@@ -328,6 +315,12 @@ def test_the_topics_of_a_batch_in_the_log(logged):
     first, second = logged.messages
     assert first.startswith("batch 7 to orders was aborted")
     assert second.startswith(f"batch 8 of {'q' * 29}… to 2 topics: 2 records")
+    done = message({A0: PartitionReport(0, 11, 12, 50, 60)}, compressed_bytes=50)
+    done.started_at_ms, done.dead_letters = 10**12, {"too-large": 2, "null-key": 1}
+    done.metrics.task_ns, done.metrics.input_wait_ns = 2 * 10**9, 10**9 + 10**7
+    line = commit.BatchSummary.merge([done]).line("commit", 7, query_name="orders")
+    expected = "12 records, 50 B in 2.0 s, 3 dead letters, 50 % waiting for Spark's rows"
+    assert batch_text(line) == f"batch 7 of orders to a: {expected}"
 
 
 def test_a_batch_names_the_longest_wait_of_its_tasks_and_its_cause():
@@ -377,14 +370,6 @@ def test_a_line_tells_when_rows_ended_and_its_commit_began(options, path):
     assert STARTED_AT_MS < line["commit_started_at_ms"] <= line["time_ms"]
 
 
-def test_a_line_tells_when_its_batch_was_planned():
-    done = message()
-    done.planned = PLANNED
-    line = commit.BatchSummary.merge([copied(done)]).line("commit", 7)
-    found = {name: line[name] for name in line if name.startswith("planning")}
-    assert found == {"planning_started_at_ms": PLANNED.started_at_ms, "planning_ms": 12.3}
-
-
 @pytest.mark.parametrize("method", ["writer", "streamWriter"])
 def test_planning_is_timed_where_it_is_done(method, monkeypatch):
     monkeypatch.setattr(source, "check_surroundings", lambda options, is_stream: options)
@@ -392,6 +377,12 @@ def test_planning_is_timed_where_it_is_done(method, monkeypatch):
     assert getattr(planning, method)(ONE_COLUMN, False)._planned.took_ms > 0
     if method == "streamWriter":
         assert copied(planning).streamWriter(ONE_COLUMN, False)._planned is None
+    # Of whichever task has it.
+    one, other = message(), message()
+    one.planned = PLANNED
+    for messages in ([one, other], [other, one]):
+        line = commit.BatchSummary.merge(messages).line("commit", 7)
+        assert (line["planning_started_at_ms"], line["planning_ms"]) == (*PLANNED,)
 
 
 def test_a_write_that_fails_tells_why_and_when(path, monkeypatch):
@@ -410,7 +401,7 @@ def test_a_write_that_fails_tells_why_and_when(path, monkeypatch):
     assert line["application_id"] == "local-1"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("environment", "name"),
     [
         ({}, None),
@@ -445,6 +436,9 @@ def test_a_message_is_the_same_after_json():
     assert commit.decode_message(bytearray(commit.encode_message(bare))) == bare
 
 
+NOT_OURS = "something else than the message of a task"
+
+
 def _set(*path):
     """Return a change of a message's JSON: all of path but the last leads to a value."""
 
@@ -460,44 +454,33 @@ def _set(*path):
 @each_row(
     "change",
     [
-        _set("partition_id", "0"),
-        _set("partition_id", True),
-        _set("partition_id", 0.0),
-        _set("metrics", 0, "1"),
-        _set("metrics", 0, float("inf")),
-        _set("metrics", [0] * 200),
-        _set("partitions", 0, 0, ["topic"]),
-        _set("partitions", 0, 2, None),
-        _set("partitions", {"a": 1}),
-        _set("transaction", [1]),
-        _set("transaction", 1, "1000000"),
-        _set("token", "abcd"),
-        _set("host", None),
-        _set("dead_letters", {"a": {}}),
-        _set("dead_letters", []),
-        _set("is_unordered", 1),
-        _set("planned", [1]),
-        lambda body: body.pop("nodes"),
+        *(_set("partition_id", value) for value in ("0", True, 0.0)),
+        *(_set("metrics", 0, value) for value in ("1", float("inf"))),
+        *(_set("partitions", 0, *more) for more in ((0, ["topic"]), (2, None))),
+        *(_set("metrics", [0] * 200), _set("partitions", {"a": 1}), _set("planned", [1])),
+        *(_set("transaction", [1]), _set("transaction", 1, "1000000"), _set("token", "abcd")),
+        *(_set("dead_letters", value) for value in ({"a": {}}, [])),
+        *(_set("host", None), _set("is_unordered", 1), lambda body: body.pop("nodes")),
     ],
 )
 def test_each_value_of_a_message_has_its_type(change):
     body = json.loads(commit.encode_message(message_of(0, repair_plan(1))))
     change(body)
-    with pytest.raises(KafkaSinkError, match="something else than the message of a task"):
+    with pytest.raises(KafkaSinkError, match=NOT_OURS):
         commit.decode_message(json.dumps(body).encode())
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"[]", b"null", b"\xff", b"[" * 100_000, b'{"sink_version": 1}']
+    ("data", "kind", "words"),
+    [
+        *((data, KafkaSinkError, NOT_OURS) for data in (b"", b"[]", b"null", b"\xff")),
+        *((data, KafkaSinkError, NOT_OURS) for data in (b"[" * 100_000, b'{"sink_version": 1}')),
+        (b'{"sink_version": "0.0.1\\u001b"}', commit.VersionMismatchError, r"0\.0\.1\\x1b"),
+    ],
 )
-def test_what_is_no_message(data):
-    with pytest.raises(KafkaSinkError, match="something else than the message of a task"):
+def test_what_is_no_message(data, kind, words):
+    with pytest.raises(kind, match=words):
         commit.decode_message(data)
-
-
-def test_a_message_of_another_version_is_not_read():
-    with pytest.raises(commit.VersionMismatchError, match=r"0\.0\.1\\x1b"):
-        commit.decode_message(b'{"sink_version": "0.0.1\\u001b"}')
 
 
 TASKS = 10_000

@@ -50,19 +50,6 @@ def test_a_run_may_have_any_part_alone(document, part):
     assert set(rows[0]) <= set(rows[1])
 
 
-@pytest.mark.parametrize("document", BLOCKS)
-def test_without_results_no_figure_is_shown(document):
-    text = rendered(document, text_of(document), {})
-    for block in _BLOCK.findall(text):
-        assert "Not measured in this run." in block
-        assert "|" not in block
-
-
-def test_a_document_without_a_block_is_an_error():
-    with pytest.raises(ValueError, match="no block ratios"):
-        rendered("docs/choosing.md", "# Choosing a sink", {})
-
-
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(harness, "RESULTS", tmp_path)
@@ -82,11 +69,6 @@ def test_a_resumed_run_keeps_results(folder):
     assert {"100B-lz4"} == set(stored(folder)["points"])
     assert stored(folder)["tls"] == {"load_before": 0.5, "points": {}}
     assert len(stored(folder)["days"]) == 1
-
-
-def test_a_new_run_keeps_nothing(folder):
-    cost.Results("cost", keep=False).add("json-lz4", {}, load=0.5)
-    assert set(stored(folder)["points"]) == {"json-lz4"}
 
 
 def test_results_of_other_code_are_dropped(folder, monkeypatch):

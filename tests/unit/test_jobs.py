@@ -2,10 +2,10 @@
 
 import io
 import shlex
-import signal
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,7 +17,6 @@ from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.jobs.failures import EXIT_FAILED, EXIT_REFUSED, report
 from spark_kafka_sink.jobs.progress import ProgressLine, Steps, Totals
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
-from spark_kafka_sink.jobs.shutdown import GracefulStop
 from spark_kafka_sink.jobs.streams import Follower
 from spark_kafka_sink.jobs.watched import CancellableAction
 from tests.simulation.time import SimClock
@@ -184,14 +183,6 @@ def test_a_stream_that_ends_by_itself():
     assert out.getvalue().endswith("10 rows | 10 rows/s | 1 batch\n")
 
 
-def test_micro_batches_that_ended_between_two_looks():
-    def two(stream):
-        ended(0, 1)(stream)
-        ended(1, 2)(stream)
-
-    assert follow(two)[1].totals.rows == 3
-
-
 def test_files_are_counted_with_every_batch_and_every_two_seconds():
     stream, _, _ = follow(*[nothing] * 17)
     # At the first look, after two and four seconds, and at the end.
@@ -279,32 +270,28 @@ def broken(*arguments):
     raise TypeError("'JavaPackage' object is not callable")
 
 
-def test_progress_that_fails_does_not_replace_the_result(monkeypatch):
+@pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.parametrize("is_broken", [True, False])
+def test_progress_does_not_replace_the_result(monkeypatch, is_broken, fails):
     """Spark's status store is private: another version may not have it."""
-    action, store, out = watched(monkeypatch, Stream(SimClock()))
-    store.sparkContext._jsc = SimpleNamespace(sc=broken)
-    done = []
-    action.run(lambda: done.append(1))
-    assert done == [1]
-    assert out.getvalue() == (
-        "progress cannot be shown: TypeError(\"'JavaPackage' object is not callable\")\n"
-    )
-
-
-@pytest.mark.parametrize(("is_broken", "shown"), [(False, "tasks left\n"), (True, 'callable")\n')])
-def test_what_an_action_raises_is_raised_whatever_becomes_of_its_progress(
-    monkeypatch, is_broken, shown
-):
     action, store, out = watched(monkeypatch, Stream(SimClock()))
     if is_broken:
         store.sparkContext._jsc = SimpleNamespace(sc=broken)
+    done = []
 
-    def fail():
-        raise RuntimeError("the write failed")
+    def work():
+        done.append(1)
+        if fails:
+            raise RuntimeError("the write failed")
 
-    with pytest.raises(RuntimeError, match="the write failed"):
-        action.run(fail)
-    assert out.getvalue().endswith(shown)
+    with pytest.raises(RuntimeError, match="the write failed") if fails else nullcontext():
+        action.run(work)
+    assert done == [1]
+    shown = out.getvalue()
+    if is_broken:
+        assert shown.startswith("progress cannot be shown: TypeError(")
+    else:
+        assert shown.endswith("tasks left\n" if fails else "| 3.0 s\n")
 
 
 def test_the_watcher_survives_progress_that_fails(monkeypatch):
@@ -342,18 +329,6 @@ def test_a_request_to_stop_cancels_the_jobs(monkeypatch, before):
     assert action.was_cancelled
 
 
-def test_signals_are_as_before_if_the_jvm_cannot_be_prepared():
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.getsignal(number) for number in numbers]
-    try:
-        with pytest.raises(AttributeError), GracefulStop(SimpleNamespace()):
-            pass  # Spark Connect has no sparkContext
-        assert [signal.getsignal(number) for number in numbers] == before
-    finally:
-        for number, handler in zip(numbers, before):
-            signal.signal(number, handler)
-
-
 class AwaitedTerminal(io.StringIO):
     """A terminal that knows when the text it waits for has been written."""
 
@@ -373,33 +348,23 @@ class AwaitedTerminal(io.StringIO):
 
 
 def test_a_terminal_sees_the_step_while_it_is_at_work(monkeypatch):
+    """In a line that does not wrap."""
     monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("COLUMNS", "40")
     clock, out = SimClock(), AwaitedTerminal("half of the rows")
     steps = Steps(clock, out)
     with steps.step("Streaming") as step:
         clock.ms += 1_500
-        step.say("Streaming: half of the rows")
+        step.say("Streaming: half of the rows, and what does not fit")
         assert out.has_shown.wait(60)
         step.say("Streamed")
     steps.succeed("Equal")
     shown = out.getvalue()
-    assert "\r\033[K\033[34m…\033[0m Streaming: half of the rows  1.5 s" in shown
+    assert "\r\033[K\033[34m…\033[0m Streaming: half of the rows" in shown
+    assert "not fit" not in shown
     assert shown.endswith(
         "\r\033[K\033[32m✓\033[0m Streamed  1.5 s\n\033[32mEqual  (total 1.5 s)\033[0m\n"
     )
-
-
-def test_a_line_on_a_terminal_does_not_wrap(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "20")
-    monkeypatch.setenv("NO_COLOR", "1")
-    out = AwaitedTerminal("…")
-    with Steps(SimClock(), out).step("Reading the whole topic back") as step:
-        assert out.has_shown.wait(60)
-        step.say("Read")
-    assert out.getvalue().startswith("\r\033[K… Reading the whole\r\033[K")
-    assert "topic" not in out.getvalue()
-    assert out.getvalue().endswith("\r\033[K✓ Read  0.0 s\n")
 
 
 def test_the_steps_of_a_log():
@@ -521,15 +486,6 @@ def test_typing_errors(line, key, message):
     refused = sentence(raised.value)
     assert refused.startswith(key)
     assert refused.endswith(message)
-
-
-def test_help_names_every_argument(capsys):
-    with pytest.raises(SystemExit) as raised:
-        parse("--help")
-    assert raised.value.code == 0
-    text = capsys.readouterr().out
-    for name in ("--input", "--max-files", "--key", "--option NAME=VALUE", "--topic"):
-        assert name in text
 
 
 KEY = {"spark.pykafka.kafka.ssl.keystore.key": "marked-hush"}

@@ -46,16 +46,6 @@ def properties(brokers):
     return server_properties(1, ports, protocols, Path("/data"))
 
 
-def test_listeners():
-    found = properties(3)
-    clients = "PLAINTEXT://127.0.0.1:101,S://127.0.0.1:301"
-    assert found["advertised.listeners"] == clients
-    assert found["listeners"] == f"{clients},CONTROLLER://127.0.0.1:201"
-    assert found["controller.quorum.voters"] == "1@127.0.0.1:201,2@127.0.0.1:202,3@127.0.0.1:203"
-    protocol_map = "PLAINTEXT:PLAINTEXT,S:SASL_SSL,CONTROLLER:PLAINTEXT"
-    assert found["listener.security.protocol.map"] == protocol_map
-
-
 @pytest.mark.parametrize(
     ("brokers", "replicas", "in_sync"), [(1, "1", "1"), (3, "3", "2"), (5, "3", "2")]
 )

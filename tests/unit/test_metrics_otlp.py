@@ -14,7 +14,6 @@ import pytest
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.sink_keys import MetricsOutputs, OtlpOutput
 from spark_kafka_sink.config.sink_options import SinkOptions
@@ -22,7 +21,6 @@ from spark_kafka_sink.metrics import background, names, otlp, outputs
 from spark_kafka_sink.metrics.names import OWN_METRICS
 from spark_kafka_sink.metrics.otlp import telemetry_name
 from spark_kafka_sink.metrics.outputs import check_outputs, write_outputs
-from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage, PlanningSpan
 from spark_kafka_sink.spark.writer import commit_batch
 from spark_kafka_sink.transactions.model import Unit
@@ -37,6 +35,9 @@ T = 1_700_000_000_000
 TRACE_ID = "00112233445566778899aabbccddeeff"
 SENT = "org.apache.kafka.producer.record.send.total"
 LATENCY = "pykafka_sink.request_latency"
+
+
+UNITS = {"pykafka_sink.records_acknowledged": "", "pykafka_sink.task_part": "s"}
 
 
 @pytest.fixture
@@ -107,23 +108,19 @@ def test_each_metric_of_the_producer_has_its_value(collector):
     of_nodes = collector.points("org.apache.kafka.producer.node.request.latency.max")
     assert [attributes_of(point)["node_id"] for point in of_nodes] == ["node-1", "node-2"]
     assert [value(point) for point in of_nodes] == [16, 16]
-
-
-def test_totals_are_monotonic_deltas_of_whole_numbers_and_the_rest_are_gauges(collector):
-    put(collector, timed(), timed(batch_id=4))
+    # Totals are monotonic deltas, and the rest are gauges.
+    put(collector, timed(batch_id=4))
     assert [point.as_int for point in collector.points(SENT)] == [2200, 2200]
-    for request in collector.metrics:
-        units = {metric.name: metric.unit for metric in metrics_in(request)}
-        assert units["pykafka_sink.records_acknowledged"] == ""
-        assert units["pykafka_sink.task_part"] == "s"
-        for metric in metrics_in(request):
-            kind = metric.WhichOneof("data")
-            assert (kind == "sum") is (kind != "exponential_histogram" and is_total(metric.name))
-            if kind == "sum":
-                assert metric.sum.aggregation_temporality == DELTA
-                assert metric.sum.is_monotonic
-                starts = {point.start_time_unix_nano for point in metric.sum.data_points}
-                assert starts == {(T - 80) * NS}
+    for metric in metrics_in(collector.metrics[0]):
+        kind = metric.WhichOneof("data")
+        assert (kind == "sum") is (kind != "exponential_histogram" and is_total(metric.name))
+        if metric.name in UNITS:
+            assert metric.unit == UNITS[metric.name]
+        if kind == "sum":
+            assert metric.sum.aggregation_temporality == DELTA
+            assert metric.sum.is_monotonic
+            starts = {point.start_time_unix_nano for point in metric.sum.data_points}
+            assert starts == {(T - 80) * NS}
 
 
 def is_total(name):
@@ -133,13 +130,11 @@ def is_total(name):
     return name.endswith(".total") or not own.isdisjoint(metric.name for metric in OWN_METRICS)
 
 
-def test_latencies_are_the_lines_own_histogram(collector):
+def test_latencies_are_the_lines_own_histogram(collector, monkeypatch):
     line = timed()
     put(collector, line)
-    waits = {
-        attributes_of(point)["part"]: value(point)
-        for point in collector.points("pykafka_sink.task_part")
-    }
+    parts = collector.points("pykafka_sink.task_part")
+    waits = {attributes_of(point)["part"]: value(point) for point in parts}
     assert waits["ack_wait"] == pytest.approx(0.06)
     (point,) = collector.points(LATENCY)
     counts = {
@@ -150,13 +145,10 @@ def test_latencies_are_the_lines_own_histogram(collector):
     assert {"scale": point.scale, "counts": counts} == line["request_latency"]["histogram"]
     assert (point.count, point.sum, point.max) == (8, 80, 16)
     assert not point.HasField("min")
-
-
-def test_latencies_with_explicit_bounds(collector, monkeypatch):
     variable = "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION"
     monkeypatch.setenv(variable, "explicit_bucket_histogram")
-    put(collector, timed())
-    (point,) = collector.points(LATENCY)
+    put(collector, timed(batch_id=4), service_name="explicit")
+    point = collector.points(LATENCY)[-1]
     assert list(point.explicit_bounds)[:6] == [1, 2, 4, 8, 16, 32]
     assert list(point.bucket_counts)[:6] == [0, 0, 4, 0, 4, 0]
     assert len(point.bucket_counts) == len(point.explicit_bounds) + 1
@@ -170,23 +162,6 @@ def test_a_batch_without_rows_has_only_what_is_known(collector):
     assert not [m for m in metrics_in(collector.metrics[0]) if m.name.startswith("org.")]
     assert [value(point) for point in collector.points("pykafka_sink.batches")] == [1]
     assert [span.name for span in collector.spans] == ["micro-batch"]
-
-
-def test_partitions_are_not_sent(collector):
-    """What is sent does not grow with partitions, of which there may be thousands."""
-    messages = [
-        KafkaCommitMessage(0, 0, "q", partitions_of(count), ProducerMetrics(task_ns=NS))
-        for count in (1, 5000)
-    ]
-    for number, message in enumerate(messages):
-        message.started_at_ms = T
-        put(collector, json.loads(json.dumps(BatchSummary.merge([message]).line("commit", number))))
-    small, large = (len(request.SerializeToString()) for request in collector.metrics)
-    assert large < small + 100
-
-
-def partitions_of(count):
-    return {TopicPartition("t", n): PartitionReport(0, 9, 10, 10**6, 10**7) for n in range(count)}
 
 
 # --- the resource ---------------------------------------------------------------------------------
@@ -427,16 +402,6 @@ def free_port():
 # --- where it goes --------------------------------------------------------------------------------
 
 
-def test_the_environment_tells_what_options_do_not(collector, monkeypatch):
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"{collector.endpoint}/")
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=lake%20one")
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
-    send(to(None, signals=("metrics", "traces")))
-    assert len(collector.metrics) == len(collector.traces) == 1
-    assert [headers["x-tenant"] for headers in collector.headers] == ["lake one"] * 2
-    assert {headers["Content-Encoding"] for headers in collector.headers} == {"gzip"}
-
-
 def test_options_win_and_a_signals_own_variable(collector, monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{free_port()}")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=other")
@@ -445,6 +410,16 @@ def test_options_win_and_a_signals_own_variable(collector, monkeypatch):
     send(to(None))
     sent = [headers["x-tenant"] for headers in map(lowered, collector.headers)]
     assert sent == ["lake,one", "other"]
+    for name in ("TRACES_ENDPOINT", "HEADERS"):
+        monkeypatch.delenv(f"OTEL_EXPORTER_OTLP_{name}")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"{collector.endpoint}/")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=lake%20one")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
+    collector.headers.clear()
+    send(to(None, signals=("metrics", "traces")))
+    assert len(collector.metrics) == 1
+    assert [headers["x-tenant"] for headers in collector.headers] == ["lake one"] * 2
+    assert {headers["Content-Encoding"] for headers in collector.headers} == {"gzip"}
 
 
 def lowered(headers):
@@ -579,14 +554,6 @@ def test_a_relative_file_of_another_session_is_another_header(collector, tmp_pat
     assert sorted(lowered(headers)["x-key"] for headers in collector.headers) == ["first", "second"]
 
 
-def test_a_password_in_the_address_is_not_told(told):
-    port = free_port()
-    send(to(f"http://user:marked-hush@127.0.0.1:{port}", timeout_ms=SHORT_MS))
-    (message,) = messages(told)
-    assert f"http://127.0.0.1:{port}/v1/traces" in message
-    assert "marked-hush" not in message
-
-
 def test_headers_are_not_taken_to_another_place(collector, told):
     collector.statuses = [302]
     send(to(collector.endpoint, headers=Secret(f"x-key={SECRET}")))
@@ -604,38 +571,18 @@ def test_what_fails_is_told_once_and_so_is_that_it_no_longer_does(told):
     for _ in range(3):
         send(output)
     where = f"http://127.0.0.1:{port}/v1/traces"
-    expected = [
-        f"WARNING metrics.otlp: cannot send traces to {where}: Connection refused. Batches go on, "
-        "and what is not sent is lost; the log tells when it is sent again [PKS-METRICS-003]"
-    ]
-    assert messages(told) == expected
+    (lost,) = messages(told)
+    assert lost.startswith(f"WARNING metrics.otlp: cannot send traces to {where}: Connection ref")
+    assert lost.endswith("[PKS-METRICS-003]")
     collector = Receiver(port)
     try:
         send(output)
         send(output)
     finally:
         collector.close()
-    expected.append(
-        f"INFO metrics.otlp: traces are sent to {where} again; those of 3 batch(es) are lost"
-    )
-    assert messages(told) == expected
+    again = f"INFO metrics.otlp: traces are sent to {where} again; those of 3 batch(es) are lost"
+    assert messages(told) == [lost, again]
     assert len(collector.traces) == 2
-
-
-def test_certificates_that_are_missing_are_told(collector, monkeypatch, told):
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", "/not/there.pem")
-    send(to(collector.endpoint.replace("http:", "https:"), timeout_ms=SHORT_MS))
-    (message,) = messages(told)
-    assert "/not/there.pem" in message
-
-
-def test_another_reason_is_told_again(collector, told):
-    collector.statuses = [401, 401, 404]
-    for _ in range(3):
-        send(to(collector.endpoint))
-    first, second = messages(told)
-    assert "HTTP 401" in first
-    assert "HTTP 404" in second
 
 
 def test_what_a_receiver_refuses_a_part_of_is_told(collector, told):
@@ -656,19 +603,6 @@ def test_one_signal_that_fails_does_not_keep_the_other(collector, told):
     send(to(collector.endpoint, signals=("metrics", "traces")))
     assert (len(collector.traces), len(collector.metrics)) == (0, 1)
     assert len(messages(told)) == 1
-
-
-def test_nobody_that_answers_costs_a_job_no_more_than_its_timeout(told):
-    """The address takes connections, and is silent."""
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen(8)
-        output = to(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_ms=SHORT_MS)
-        write_outputs(MetricsOutputs(otlp=output), of_a_job(a_line()))
-        assert background._senders[output].wait(PATIENCE_S)
-    first = messages(told)[0]
-    assert first.startswith("WARNING metrics.otlp: cannot send traces to http://127.0.0.1")
-    assert "no answer in time" in first
 
 
 def test_a_defect_is_told_and_no_batch_fails(collector, told):

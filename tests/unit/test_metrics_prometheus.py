@@ -59,17 +59,15 @@ def test_names_and_labels_are_those_of_jmx_exporter():
     assert read(node, client_id="c", node_id="node-1") == 16
     assert read.families[SENT.removesuffix("_total")].type == "counter"
     assert read.families["kafka_producer_producer_metrics_batch_size_avg"].type == "gauge"
-
-
-def test_totals_add_up_and_the_rest_is_of_the_last_batch():
-    first, second = a_line(), a_line()
-    second["metrics"]["records_sent"] = 300
-    second["metrics"]["request_latency_max_ms"] = 99
-    read = exposed(first, second)
-    assert read(SENT) == 2500
+    # Totals add up, and the rest is of the last batch; of an aborted one, nothing else is known.
+    second, unknown = a_line(), BatchSummary(None, None).line("abort", 3, note="")
+    second["metrics"].update(records_sent=300, request_latency_max_ms=99)
+    read = exposed(a_line(), second, unknown)
+    assert read(SENT, client_id="c") == 2500
     assert read("kafka_producer_producer_metrics_request_latency_max") == 99
     assert read("kafka_producer_producer_metrics_record_send_rate") == 600
     assert read("pykafka_sink_batches_total", event="commit") == 2
+    assert read("pykafka_sink_batches_total", event="abort") == 1
 
 
 def test_queries_are_told_apart_and_each_name_is_described_once():
@@ -100,13 +98,6 @@ def test_the_sinks_own():
     assert read(f"{histogram}_bucket", le="0.016") == 8
     assert read(f"{histogram}_count") == read(f"{histogram}_bucket", le="+Inf") == 8
     assert read(f"{histogram}_sum") == 0.08
-
-
-def test_what_failed_is_counted_though_nothing_is_known_of_it():
-    unknown = BatchSummary(tasks=None, failed_tasks=None).line("abort", 3, note="")
-    read = exposed(a_line(), unknown)
-    assert read("pykafka_sink_batches_total", event="abort") == 1
-    assert read(SENT, client_id="c") == 2200
 
 
 class Gateway(BaseHTTPRequestHandler):

@@ -310,9 +310,13 @@ def test_every_file_in_conf_sets_it(path):
     assert (UNIX_SOCKETS, "true") in [(name, value) for name, value, _ in read_properties(path)]
 
 
-@pytest.mark.parametrize(("given", "expected"), [(set(), "true"), ({UNIX_SOCKETS}, None)])
-def test_jobs_set_it_unless_their_user_has(given, expected):
-    assert defaults_of_jobs(given.__contains__).get(UNIX_SOCKETS) == expected
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(UNIX_SOCKETS, "true"), ("spark.sql.execution.arrow.maxBytesPerBatch", "4m")],
+)
+def test_jobs_set_what_their_user_has_not_set(name, value):
+    assert defaults_of_jobs({}.__contains__)[name] == value
+    assert name not in defaults_of_jobs({name}.__contains__)
 
 
 @pytest.mark.parametrize(

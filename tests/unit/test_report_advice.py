@@ -86,32 +86,6 @@ def of(*tasks, **more):
     return kinds(line_findings(line(*tasks, **more)))
 
 
-def test_all_brokers_are_slow():
-    nodes = {1: node(800), 2: node(900), 3: node(700)}
-    waiting = times(3000, buffer_wait=2000, ack_wait=100)
-    found = line_findings(line(task(0, EVEN, nodes=nodes, **waiting)))
-    assert kinds(found) == ["brokers-are-the-limit"]
-    assert "more tasks do not" in found[0].advice
-    found = line_findings(line(task(0, EVEN, nodes=nodes, **times(3000, ack_wait=2000))))
-    assert "Fewer, longer tasks" in found[0].advice
-
-
-def test_small_batches_of_many_short_tasks():
-    tasks = [task(number, [10] * 12, batches=12, batch_size_max=900) for number in range(50)]
-    found = line_findings(line(*tasks))
-    assert kinds(found) == ["tiny-batches"]
-    assert "coalesce" in found[0].advice
-
-
-def test_a_task_that_is_longer_than_the_others():
-    short = [task(number, [500], **times(400, encode=300)) for number in range(9)]
-    found = line_findings(line(*short, task(9, [50_000], **times(9000, encode=3000))))
-    assert kinds(found) == ["skewed-tasks"]
-    assert "repartition" in found[0].advice
-    found = line_findings(line(*short, task(9, [500], **times(9000, encode=3000))))
-    assert "its host" in found[0].advice
-
-
 def test_other_limits():
     assert line_findings(HEALTHY) == line_findings({}) == []
     waited_for_by_nobody = {1: node(5), 2: node(900), 3: node(5)}
@@ -127,9 +101,58 @@ def test_other_limits():
     assert of(task(0, EVEN), planning_ms=300.0, planning_started_at_ms=1) == []
 
 
-def test_a_codec_that_gains_nothing():
-    slow = task(0, EVEN, compressed_bytes=1_190_000, **times(1000, compress=600))
-    assert "kafka.compression.type=none" in line_findings(line(slow))[0].advice
+SHORT = [task(number, [500], **times(400, encode=300)) for number in range(9)]
+SLOW_NODES = {1: node(800), 2: node(900), 3: node(700)}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "kind", "advised"),
+    [
+        (
+            [task(0, EVEN, nodes=SLOW_NODES, **times(3000, buffer_wait=2000, ack_wait=100))],
+            "brokers-are-the-limit",
+            "more tasks do not",
+        ),
+        (
+            [task(0, EVEN, nodes=SLOW_NODES, **times(3000, ack_wait=2000))],
+            "brokers-are-the-limit",
+            "Fewer, longer tasks",
+        ),
+        (
+            [task(number, [10] * 12, batches=12, batch_size_max=900) for number in range(50)],
+            "tiny-batches",
+            "coalesce",
+        ),
+        (
+            [*SHORT, task(9, [50_000], **times(9000, encode=3000))],
+            "skewed-tasks",
+            "repartition",
+        ),
+        ([*SHORT, task(9, [500], **times(9000, encode=3000))], "skewed-tasks", "its host"),
+        (
+            [task(0, EVEN, compressed_bytes=1_190_000, **times(1000, compress=600))],
+            "codec",
+            "kafka.compression.type=none",
+        ),
+    ],
+)
+def test_what_is_advised(tasks, kind, advised):
+    (found,) = line_findings(line(*tasks))
+    assert found.kind == kind
+    assert advised in found.advice
+
+
+def test_settings_are_named_and_waiting_of_no_time_is_not():
+    given = {"kafka.batch.size": "200", "kafka.linger.ms": "0"}
+    for settings, advised in (
+        ({}, "kafka.batch.size (default 131072) or kafka.linger.ms is"),
+        (given, "kafka.batch.size (now 200, default 131072) or kafka.linger.ms (now 0)"),
+    ):
+        assert advised in line_findings({**TINY_BATCHES, "settings": settings})[0].advice
+    nodes = {1: node(5), 2: node(60), 3: node(5)}
+    for waited_ms, found in ((50, []), (500, ["slow-broker"])):
+        waiting = times(1.2 * waited_ms, ack_wait=waited_ms)
+        assert of(*(task(n, EVEN, nodes=nodes, **waiting) for n in range(20))) == found
 
 
 def test_what_is_left_of_a_pause_of_the_batch_before():
@@ -199,15 +222,6 @@ def test_what_cost_most_time_is_the_main_cause():
     assert sum(finding.weight for finding in found) == pytest.approx(1.0, abs=0.1)
 
 
-def test_waiting_that_is_worth_no_words():
-    """Most of the time, and no time."""
-    nodes = {1: node(5), 2: node(60), 3: node(5)}
-    assert of(*(task(n, EVEN, nodes=nodes, **times(60, ack_wait=50)) for n in range(20))) == []
-    assert of(*(task(n, EVEN, nodes=nodes, **times(600, ack_wait=500)) for n in range(20))) == [
-        "slow-broker"
-    ]
-
-
 def test_dead_letters():
     some = {"too-large": 30, "null-key": 200, "partitioner": 0}
     (found,) = line_findings(line(task(0, EVEN), dead_letters=some))
@@ -217,16 +231,6 @@ def test_dead_letters():
     assert line_findings(line(task(0, EVEN), dead_letters={"too-large": 0})) == []
     # Those that brokers have refused are among them.
     assert len(line_findings(line(task(0, EVEN, record_errors=2), dead_letters=some))) == 1
-
-
-def test_what_the_settings_are():
-    given = {"kafka.batch.size": "200", "kafka.linger.ms": "0"}
-    found = line_findings({**TINY_BATCHES, "settings": given})
-    assert "kafka.batch.size (now 200, default 131072) or kafka.linger.ms (now 0)" in (
-        found[0].advice
-    )
-    found = line_findings(TINY_BATCHES)
-    assert "kafka.batch.size (default 131072) or kafka.linger.ms is" in found[0].advice
 
 
 def test_why_a_batch_was_aborted():

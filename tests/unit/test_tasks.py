@@ -10,7 +10,6 @@ import os
 import pickle
 import platform
 import re
-import shutil
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -40,7 +39,6 @@ from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats import encoder
 from spark_kafka_sink.formats.encoder import RowsEncoder
 from spark_kafka_sink.formats.plan import VALUE, PartSpec, RowSpec
-from spark_kafka_sink.jobs.settings import defaults_of_jobs
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.producer.producer import ProducerPool
 from spark_kafka_sink.protocol.messages.topics import MetadataResponse, MetadataResponseTopic
@@ -539,7 +537,7 @@ MODULE = "spark_kafka_sink.localkafka.processes"
 
 
 @pytest.mark.parametrize("loads", [True, False])
-def test_loading_is_a_part_of_the_first_task_s_time(loads):
+def test_loading_is_a_part_of_the_first_tasks_time(loads):
     metrics, rows = ProducerMetrics(), TimedInput([ONE_ROW[:0], ONE_ROW])
     assert rows.has_rows()
     if loads:
@@ -575,11 +573,6 @@ def test_it_is_said_once_with_the_figure(caplog):
     )
 
 
-@pytest.mark.parametrize(("given", "expected"), [(set(), "4m"), ({ARROW_BYTES}, None)])
-def test_what_the_user_has_set_stays(given, expected):
-    assert defaults_of_jobs(given.__contains__).get(ARROW_BYTES) == expected
-
-
 # --- what goes between driver and tasks: only the version that has made it reads it --------------
 
 PACKAGE = Path(spark_kafka_sink.__file__).parent
@@ -587,7 +580,6 @@ TEXTS = {"kafka.bootstrap.servers": "b:9092", "topic": "t", "kafka.acks": "all"}
 OPTIONS = SinkOptions.parse(TEXTS)
 POSITIONS = ColumnPositions(value=0, key=1)
 MESSAGE = KafkaCommitMessage(3, 1, "q", {TopicPartition("t", 0): PartitionReport()})
-READ_ELSEWHERE = "import pickle, sys; pickle.load(sys.stdin.buffer)"
 
 
 def sent():
@@ -613,14 +605,33 @@ class Unpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
 
+ENVELOPE = {"spark_kafka_sink.spark.commit.open_envelope"}
+
+
 @pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps], ids=["pickle", "cloudpickle"])
-@pytest.mark.parametrize("what", sent())
-def test_a_pickle_has_the_version_outside_and_all_else_inside(what, dumps):
-    unpickler = Unpickler(dumps(sent()[what]))
+@pytest.mark.parametrize("what", [*sent(), "function"])
+def test_a_pickle_has_the_version_outside_and_all_else_inside(what, dumps, monkeypatch):
+    """Of another version nothing is read. A function's code is sent too, so that a Connect client's
+    code runs in the server's installation.
+    """
+    if what == "function":
+        dumps, value = cloudpickle.dumps, sent()["task"].function()
+    else:
+        value = sent()[what]
+    unpickler = Unpickler(dumps(value))
     arrived = unpickler.load()
-    assert unpickler.names == {"spark_kafka_sink.spark.commit.open_envelope"}
-    assert type(arrived) is type(sent()[what])
-    assert vars(arrived) == vars(sent()[what])
+    assert unpickler.names == ENVELOPE
+    assert type(arrived) is type(value)
+    assert what == "function" or vars(arrived) == vars(value)
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "__version__", "9.8.7")
+        pickled = dumps(value)
+    unreadable = pickled.replace(b"spark_kafka_sink.config", b"spark_kafka_sink.absent")
+    with pytest.raises(VersionMismatchError) as refused:
+        pickle.loads(unreadable)
+    said = str(refused.value)
+    assert "pykafka-sink 9.8.7" in said
+    assert f"pykafka-sink {spark_kafka_sink.__version__} in {PACKAGE} on " in said
 
 
 def test_tasks_of_a_process_share_the_values_of_a_writer_and_of_nothing_that_changes():
@@ -634,55 +645,3 @@ def test_tasks_of_a_process_share_the_values_of_a_writer_and_of_nothing_that_cha
     assert again._options is first._options
     assert pickle.loads(pickle.dumps(other))._options.topic == "other"
     assert pickle.loads(writer)._options == OPTIONS
-
-
-@pytest.mark.parametrize("what", sent())
-def test_of_another_version_nothing_is_read(what, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(commit, "__version__", "9.8.7")
-        pickled = pickle.dumps(sent()[what])
-    unreadable = pickled.replace(b"spark_kafka_sink.config", b"spark_kafka_sink.absent")
-    with pytest.raises(VersionMismatchError) as refused:
-        pickle.loads(unreadable)
-    said = str(refused.value)
-    assert "pykafka-sink 9.8.7" in said
-    assert f"pykafka-sink {spark_kafka_sink.__version__} in {PACKAGE} on " in said
-    assert "install the same version" in said
-
-
-def test_a_function_that_spark_runs_in_tasks_has_all_its_values_inside(monkeypatch):
-    """Its code is sent too, so that a Connect client's code runs in the server's installation."""
-    task = frames.Task(OPTIONS, POSITIONS, None, ["value"]).function()
-    unpickler = Unpickler(cloudpickle.dumps(task))
-    unpickler.load()
-    assert unpickler.names == {"spark_kafka_sink.spark.commit.open_envelope"}
-    monkeypatch.setattr(commit, "__version__", "9.8.7")
-    pickled = cloudpickle.dumps(task)
-    monkeypatch.undo()
-    with pytest.raises(VersionMismatchError):
-        pickle.loads(pickled)
-
-
-def test_an_installation_of_another_version_refuses_what_it_would_misread(tmp_path):
-    """With one option more, in its place by theme: what comes after it would be shifted."""
-    other = tmp_path / PACKAGE.name
-    shutil.copytree(PACKAGE, other, ignore=shutil.ignore_patterns("__pycache__"))
-    config = other / "config/producer_config.py"
-    more, count = re.subn(
-        r"(    bootstrap_servers: .*\n)", r"\1    new_key: int\n", config.read_text(), count=1
-    )
-    assert count == 1
-    config.write_text(more)
-    init = other / "__init__.py"
-    init.write_text(init.read_text().replace(spark_kafka_sink.__version__, "9.8.7"))
-    done = subprocess.run(
-        [sys.executable, "-c", READ_ELSEWHERE],
-        input=pickle.dumps(KafkaBatchWriter(OPTIONS, POSITIONS)),
-        capture_output=True,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        cwd=tmp_path,
-        check=False,
-    )
-    last = done.stderr.decode().splitlines()[-1]
-    assert last.startswith("spark_kafka_sink.spark.commit.VersionMismatchError: this was sent by")
-    assert f"has arrived at pykafka-sink 9.8.7 in {other}" in last

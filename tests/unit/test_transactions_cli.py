@@ -72,29 +72,6 @@ def test_a_terminal_gets_states_in_colour(monkeypatch):
 # --- arguments ----------------------------------------------------------------------------------
 
 
-def test_help_names_commands_and_exit_codes(capsys):
-    with pytest.raises(SystemExit) as raised:
-        main(["transactions", "--help"])
-    assert raised.value.code == 0
-    shown = capsys.readouterr().out
-    for part in (*COMMANDS, "exit codes", "--yes"):
-        assert part in shown
-    assert main(["transactions"]) == 2
-    assert "describe" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_each_command_has_the_common_options(command, capsys):
-    with pytest.raises(SystemExit):
-        main(["transactions", command, "--help"])
-    shown = capsys.readouterr().out
-    common = (
-        "bootstrap-server bootstrap-servers command-config format prefix log-topic timeout json"
-    )
-    assert {option for option in common.split() if f"--{option}" not in shown} == set()
-    assert ("--yes" in shown) == (command in COMMANDS[2:])
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
