@@ -149,17 +149,3 @@ def test_all_are_waited_for_at_the_same_time_and_not_for_ever(timeouts_s, waits_
     assert waited == waits_s
     for sender in senders:
         sender.close()
-
-
-@pytest.mark.parametrize("told", [line(batch_id=0), line()], ids=["micro-batch", "job"])
-def test_what_takes_long_is_not_waited_for_or_not_for_long(told):
-    may_go_on = Event()
-
-    def send(line, lost):
-        may_go_on.wait(PATIENCE_S)
-
-    sender = enqueue_line("slow", lambda: send, told, timeout_s=0.01)
-    flush_at_end([sender], told)
-    assert not sender.wait(0)
-    may_go_on.set()
-    assert sender.wait(PATIENCE_S)

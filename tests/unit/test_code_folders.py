@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.base.machine import CACHE_VARIABLE, CodeFolderError, check_code_folder
-from spark_kafka_sink.localkafka import LocalKafkaError, fetch_jars, jars
+from spark_kafka_sink.localkafka import LocalKafkaError, fetch_jars
 from spark_kafka_sink.localkafka.jars import java_major_version
 from spark_kafka_sink.localkafka.processes import SupervisorClient, broker_jars
 from spark_kafka_sink.localkafka.settings import DEFAULT_VERSION
@@ -154,15 +154,6 @@ def test_a_jar_of_the_default_version_has_the_digest_that_is_shipped(cache, jar,
     (folder / jar).write_bytes(b"not this one")
     with pytest.raises(LocalKafkaError, match=told):
         fetch_jars(MODULES, NAME)
-
-
-def test_the_default_version_has_digests():
-    for name in (NAME, f"kafka-tools-{DEFAULT_VERSION}"):
-        digests = jars._digests_of(name)
-        assert digests is not None
-        assert f"kafka-clients-{DEFAULT_VERSION}.jar" in digests
-        assert all(len(bytes.fromhex(digest)) == 32 for digest in digests.values())
-    assert jars._digests_of("kafka-0.0.0") is None
 
 
 TELLS = """#!/bin/sh

@@ -4,7 +4,6 @@ import importlib.util
 import re
 import shlex
 from collections import Counter
-from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
@@ -14,12 +13,8 @@ from release import commands_document, errors_document, metrics_document, option
 from release.options_document import KEYS
 from spark_kafka_sink.__main__ import _parser
 from spark_kafka_sink.config.config_def import KAFKA_PREFIX
-from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG
-from spark_kafka_sink.config.security_keys import SECURITY_CONFIG
-from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
 from tests.snippets import REPOSITORY, blocks, command_lines, documents
 from tests.tables import each_row
-from tests.unit.test_layers import ALLOWED
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(
@@ -215,19 +210,6 @@ def test_the_file_map_names_every_module():
         assert modules <= set(re.findall(r"\w+", rooms()[folder.name])), folder
 
 
-def test_each_room_knows_only_rooms_below_it():
-    """The file map says so, from the top down."""
-    order = [name for name in rooms() if name in ALLOWED]
-    above = [
-        f"{room} imports {imported}"
-        for room in order
-        for imported in {name.partition(".")[0] for name in ALLOWED[room]} & {*order}
-        if order.index(imported) < order.index(room)
-    ]
-    assert len(order) > 12
-    assert not above
-
-
 def test_every_file_that_is_named_exists():
     names = set(re.findall(r"`((?:\w+/)*\w+\.py)`", DESIGN))
     files = {str(path.relative_to(ROOT)) for path in ROOT.glob("[a-z]*/**/*.py")}
@@ -277,21 +259,3 @@ def test_each_option_says_when_to_change_it():
     assert {name: key.when for name, key in KEYS.items() if not key.when.endswith(".")} == {}
     advice_in_meaning = re.compile(r"(?:^|[.:] )(?:Set|Increase|Decrease|Change|Leave) ")
     assert {name: key.doc for name, key in KEYS.items() if advice_in_meaning.search(key.doc)} == {}
-
-
-def test_each_option_of_our_own_has_its_reason():
-    """In docs/design.md, where a row may be for a family of names."""
-    tables = (SINK_OPTIONS, PRODUCER_CONFIG, SECURITY_CONFIG)
-    names = {key.full_name for table in tables for key in table.keys.values()}
-    own = {name for name in names if not name.startswith(KAFKA_PREFIX)}
-    text = (DOCS / "design.md").read_text(encoding="utf-8")
-    section = text.partition("## Options of our own, and why each exists\n")[2].partition("\n## ")[
-        0
-    ]
-    rows = re.findall(r"^\| (`.+?) \| (.+) \|$", section, re.MULTILINE)
-    assert all(reason.strip() for _, reason in rows)
-    patterns = [pattern for cell, _ in rows for pattern in re.findall(r"`([^`]+)`", cell)]
-    told = {name: [one for one in patterns if fnmatchcase(name, one)] for name in own}
-    wrong = {name: by for name, by in told.items() if len(by) != 1}
-    assert wrong == {}, "each option needs one row of that section of docs/design.md"
-    assert set(patterns) == {one for by in told.values() for one in by}, "rows without an option"

@@ -563,6 +563,7 @@ def test_help_and_wrong_arguments_are_answered_without_spark(tmp_path, job, argu
 
 # --- how a job fails ------------------------------------------------------------------------------
 
+CONFIG_ERROR = "spark_kafka_sink.base.errors.ConfigError: the sentence"
 PLANNING = """[PYTHON_DATA_SOURCE_ERROR] Failed to initialize Python data source writer: Traceback:
   File "source.py", line 109, in writer
 spark_kafka_sink.base.errors.{}: the sentence
@@ -570,43 +571,35 @@ spark_kafka_sink.base.errors.{}: the sentence
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "line"),
+    ("kind", "text", "status", "line"),
     [
-        (AnalysisException(PLANNING.format("ConfigError")), EXIT_REFUSED, "the sentence"),
+        (AnalysisException, PLANNING.format("ConfigError"), EXIT_REFUSED, "the sentence"),
+        (AnalysisException, PLANNING.format("SchemaError"), EXIT_REFUSED, "the sentence"),
+        (AnalysisException, f"Failed to plan: {CONFIG_ERROR}", EXIT_REFUSED, "the sentence"),
+        (AnalysisException, PLANNING.format("BootstrapError"), EXIT_FAILED, "failed: the sentence"),
         (
-            AnalysisException(
-                "Failed to plan: spark_kafka_sink.base.errors.ConfigError: the sentence"
-            ),
-            EXIT_REFUSED,
-            "the sentence",
-        ),
-        (AnalysisException(PLANNING.format("SchemaError")), EXIT_REFUSED, "the sentence"),
-        (AnalysisException(PLANNING.format("BootstrapError")), EXIT_FAILED, "failed: the sentence"),
-        (
-            PySparkException(f"a task failed\n{PLANNING.format('DeliveryError')}\n\tat org.x.Y"),
-            EXIT_FAILED,
-            "failed: the sentence",
+            PySparkException,
+            f"a task failed\n{PLANNING.format('DeliveryError')}\n\tat org.x.Y",
+            *(EXIT_FAILED, "failed: the sentence"),
         ),
         (
-            AnalysisException("[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03"),
-            EXIT_REFUSED,
-            "[PATH_NOT_FOUND] Path does not exist: file:/x.",
+            AnalysisException,
+            "[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03",
+            *(EXIT_REFUSED, "[PATH_NOT_FOUND] Path does not exist: file:/x."),
         ),
         (
-            PySparkException(
-                "[STREAM_FAILED] Query [id = 1] terminated with exception: a disk is full "
-                "SQLSTATE: 38000 SQLSTATE: XXKST\n=== Streaming Query ==="
-            ),
-            EXIT_FAILED,
-            "failed: a disk is full",
+            PySparkException,
+            "[STREAM_FAILED] Query [id = 1] terminated with exception: a disk is full "
+            "SQLSTATE: 38000 SQLSTATE: XXKST\n=== Streaming Query ===",
+            *(EXIT_FAILED, "failed: a disk is full"),
         ),
-        (PySparkException(""), EXIT_FAILED, "failed: Spark gives no reason"),
+        (PySparkException, "", EXIT_FAILED, "failed: Spark gives no reason"),
     ],
 )
 def test_a_failure_is_one_line_and_a_users_mistake_has_a_status_of_its_own(
-    error, status, line, capsys
+    kind, text, status, line, capsys
 ):
-    assert report("the_job", error, "failed: ") == status
+    assert report("the_job", kind(text), "failed: ") == status
     assert capsys.readouterr().err == f"the_job: {line}\n"
 
 

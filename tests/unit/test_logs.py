@@ -10,7 +10,7 @@ from spark_kafka_sink.config.sink_keys import MetricsOutputs
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark import commit, worker
 from spark_kafka_sink.spark.commit import report_commit
-from spark_kafka_sink.spark.worker import ensure_log_handler, set_up
+from spark_kafka_sink.spark.worker import set_up
 
 NOWHERE = MetricsOutputs()
 
@@ -46,14 +46,6 @@ class TestWhere:
         assert " INFO spark_kafka_sink.spark.commit: batch 5: 0 records" in first
         assert " INFO spark_kafka_sink.spark.commit: batch 6: 0 records" in second
         assert len(bare_logger.handlers) == 1
-
-    def test_logging_that_is_set_up_is_left_alone(self, bare_logger):
-        handler = logging.StreamHandler(sys.stdout)
-        bare_logger.addHandler(handler)
-        bare_logger.setLevel(logging.ERROR)
-        ensure_log_handler()
-        assert bare_logger.handlers == [handler]
-        assert bare_logger.level == logging.ERROR
 
     def test_logging_that_is_set_up_later_has_each_line_once_and_its_own_level(
         self, bare_logger, capsys

@@ -265,12 +265,6 @@ PRODUCER = {
 }
 
 
-def test_metrics_of_the_producer():
-    values = names.values_of(a_line())
-    given = {metric.name: metric.value(values) for metric in kafka_metrics.PRODUCER_METRICS}
-    assert {name: given[name] for name in PRODUCER} == pytest.approx(PRODUCER)
-
-
 def test_metrics_of_topics_and_brokers():
     line = a_line()
     of_topic = names.topic_or_node_values(line, line["topics"]["t"])

@@ -140,15 +140,6 @@ def test_a_push_gateway_is_told(gateway):
     assert [Samples(body)(SENT) for _, _, body in told] == [2200, 4400]
 
 
-def test_a_gateway_that_is_not_there_costs_a_line_in_the_log(caplog):
-    outputs = MetricsOutputs(push_url="http://127.0.0.1:1")
-    for _ in range(2):
-        write_outputs(outputs, of_a_job(a_line()))
-    (record,) = caplog.records
-    assert "cannot push to http://127.0.0.1:1: " in record.message
-    assert "refused" in record.message
-
-
 @pytest.mark.parametrize(
     ("answer", "said"),
     [

@@ -214,17 +214,6 @@ def test_list(operated, capsys):
     assert "no record" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", ["list", "describe"])
-def test_format_json_is_json_and_table_is_the_default(operated, capsys, command):
-    def shown(*more):
-        assert run(command, *more) == 0
-        return capsys.readouterr().out
-
-    operated.batch(3, [A], driver(1))
-    assert json.loads(shown("--format", "json")) == json.loads(shown("--json"))
-    assert shown("--format", "table").splitlines()[0] == shown().splitlines()[0]
-
-
 def test_describe(operated, capsys):
     operated.batch(7, [A, B], driver(1), "commit.decided")
     assert run("describe", "--topic", "t") == 0

@@ -62,12 +62,6 @@ def intercepted(on_send, arrow_batch):
         del sys.modules["intercepting"]
 
 
-def refusal(returned):
-    with pytest.raises(HookError) as raised:
-        intercepted(lambda _: returned, batch(key=["k"], value=["v"]))
-    return str(raised.value.__cause__)
-
-
 # --- as documented --------------------------------------------------------------------------------
 
 
@@ -150,9 +144,13 @@ def test_what_may_be_null_in_a_map_does_not_matter_either():
         intercepted(lambda _: other, rows)
 
 
-def test_rows_may_go():
-    written = intercepted(lambda rows: rows.slice(1), batch(value=["a", "b"]))
-    assert written.column(0).to_pylist() == ["b"]
+VIEWS = [kind for kind in ("string_view", "binary_view") if hasattr(pa, kind)]  # pyarrow 16
+OTHER_ARRAYS = [
+    pa.array(["v"]).dictionary_encode(),
+    *(pa.array([b"v"], getattr(pa, view)()) for view in VIEWS),
+    pa.array([b"v"]),
+    pa.RunEndEncodedArray.from_arrays([1], pa.array(["v"])),
+]
 
 
 @each_row(
@@ -160,37 +158,23 @@ def test_rows_may_go():
     [
         (None, "it returned None, not a pyarrow.RecordBatch"),
         ([b"v"], "it returned list, not a pyarrow.RecordBatch"),
-        (
-            pa.table({"key": ["k"], "value": ["v"]}),
-            "it returned pyarrow.Table, not a pyarrow.RecordBatch",
-        ),
+        (pa.table({"key": ["k"], "value": ["v"]}), "it returned pyarrow.Table, not a"),
         (batch(value=["v"]), "it changed the columns from ['key', 'value'] to ['value']"),
-        (
-            batch(value=["v"], key=["k"]),
-            "it changed the columns from ['key', 'value'] to ['value', 'key']",
-        ),
+        (batch(value=["v"], key=["k"]), "the columns from ['key', 'value'] to ['value', 'key']"),
         *[
             (
                 batch(key=["k"], value=array),
-                f"it changed the type of column 'value' from string to {array.type}: cast the "
-                "column to the type that it had",
+                f"it changed the type of column 'value' from string to {array.type}: cast the ",
             )
-            for array in (
-                pa.array(["v"]).dictionary_encode(),
-                *[
-                    pa.array([b"v"], getattr(pa, view)())
-                    for view in ("string_view", "binary_view")
-                    if hasattr(pa, view)  # since pyarrow 16
-                ],
-                pa.array([b"v"]),
-                pa.RunEndEncodedArray.from_arrays([1], pa.array(["v"])),
-            )
+            for array in OTHER_ARRAYS
         ],
     ],
     ids=str,
 )
 def test_what_an_interceptor_must_not_return(returned, message):
-    assert refusal(returned) == message
+    with pytest.raises(HookError) as raised:
+        intercepted(lambda _: returned, batch(key=["k"], value=["v"]))
+    assert message in str(raised.value.__cause__)
 
 
 def test_documented_names_of_subjects(documented):
