@@ -418,24 +418,6 @@ def test_the_application_is_what_its_platform_says(environment, name):
 # --- 10,000 tasks: Spark keeps all of what they send, pickled, in the driver's memory -------------
 
 
-def test_a_message_is_the_same_after_json():
-    done = message_of(0, repair_plan(3))
-    done.nodes = {1: NodeMetrics(requests=5, latencies={-1: 2, 8: 1}), 2: NodeMetrics()}
-    done.nodes[2].record_retries_by_error["NOT_LEADER_OR_FOLLOWER"] = 3
-    done.metrics.compression_rate_sum, done.planned = 0.25, commit.PlanningSpan(5, 1.5)
-    done.dead_letters, done.batch_id = {"null key": 2}, 7
-    done.started_at_ms, done.dropped_rows, done.open_ms = 1, 3, 4
-    done.longest_wait = LongestWait(5, "no leader")
-    bare = commit.KafkaCommitMessage(-1, -1, host="")
-    for field in fields(done):
-        if field.name != "is_unordered":
-            assert getattr(done, field.name) != getattr(bare, field.name), field.name
-    done.is_unordered = True
-    assert commit.decode_message(commit.encode_message(done)) == replace(done, plan=None)
-    bare = commit.KafkaCommitMessage(1, 0)
-    assert commit.decode_message(bytearray(commit.encode_message(bare))) == bare
-
-
 NOT_OURS = "something else than the message of a task"
 
 
@@ -526,12 +508,25 @@ def test_a_repair_of_10_000_tasks_is_small_on_the_driver():
     assert TASKS * len(pickle.dumps(plan)) > 100 * MOST_BYTES
 
 
-def test_the_plan_arrives_whole_and_once():
+def test_a_message_is_the_same_after_json_and_the_plan_arrives_once():
     plan = repair_plan(3)
     messages = [copied(message_of(number, plan)) for number in range(3)]
     assert commit.common_plan(messages) == plan
     assert [m.plan is not None for m in messages] == [True, False, False]
     assert commit.common_plan([]) is None
+    done = messages[0]
+    done.nodes = {1: NodeMetrics(requests=5, latencies={-1: 2, 8: 1}), 2: NodeMetrics()}
+    done.nodes[2].record_retries_by_error["NOT_LEADER_OR_FOLLOWER"] = 3
+    done.metrics.compression_rate_sum, done.planned = 0.25, PLANNED
+    done.dead_letters, done.batch_id, done.is_unordered = {"null key": 2}, 7, True
+    done.started_at_ms, done.dropped_rows, done.open_ms = 1, 3, 4
+    done.longest_wait = LongestWait(5, "no leader")
+    bare = commit.KafkaCommitMessage(-1, -1, host="")
+    same = [f.name for f in fields(done) if getattr(done, f.name) == getattr(bare, f.name)]
+    assert same == [], "each field has a value here"
+    assert commit.decode_message(commit.encode_message(done)) == replace(done, plan=None)
+    bare = commit.KafkaCommitMessage(1, 0)
+    assert commit.decode_message(bytearray(commit.encode_message(bare))) == bare
 
 
 @pytest.mark.parametrize("tasks", [(1, 2), (0, 1)], ids=["none sent", "two plans"])

@@ -183,12 +183,6 @@ def test_a_stream_that_ends_by_itself():
     assert out.getvalue().endswith("10 rows | 10 rows/s | 1 batch\n")
 
 
-def test_files_are_counted_with_every_batch_and_every_two_seconds():
-    stream, _, _ = follow(*[nothing] * 17)
-    # At the first look, after two and four seconds, and at the end.
-    assert stream.files_counted == 4
-
-
 def test_a_request_to_stop_waits_for_the_end_of_the_micro_batch():
     stream, follower, shown = follow(stop_requested, nothing, nothing, ended(0, 7))
     assert stream.was_stopped
@@ -198,13 +192,12 @@ def test_a_request_to_stop_waits_for_the_end_of_the_micro_batch():
     assert shown.endswith("7 rows | 7 rows/s | 1 batch | 2 of 3 files left\n")
 
 
-def test_an_idle_stream_is_stopped_at_once():
+def test_an_idle_stream_is_stopped_at_once_and_another_after_twenty_seconds():
     stream, _, _ = follow(idle, stop_requested, ended(0, 7))
     assert stream.was_stopped
     assert len(stream.script) == 1
-
-
-def test_a_micro_batch_without_end_is_given_up_after_twenty_seconds():
+    # Files are counted at the first look, after two and four seconds, and at the end.
+    assert follow(*[nothing] * 17)[0].files_counted == 4
     stream, _, _ = follow(stop_requested, *[nothing] * 200)
     assert stream.was_stopped
     # The request took one step; 20 seconds are 80 more.
@@ -294,19 +287,6 @@ def test_progress_does_not_replace_the_result(monkeypatch, is_broken, fails):
         assert shown.endswith("tasks left\n" if fails else "| 3.0 s\n")
 
 
-def test_the_watcher_survives_progress_that_fails(monkeypatch):
-    stop = Stream(SimClock())
-    action, store, _ = watched(monkeypatch, stop)
-
-    def fail_and_ask():
-        stop.is_requested = True
-        broken()
-
-    store.sparkContext._jsc = SimpleNamespace(sc=fail_and_ask)
-    action.run(lambda: None if store.cancelled.wait(60) else pytest.fail("not cancelled"))
-    assert action.was_cancelled
-
-
 def test_a_lag_that_cannot_be_counted_does_not_end_a_stream():
     class BrokenLag:
         def count(self):
@@ -319,10 +299,20 @@ def test_a_lag_that_cannot_be_counted_does_not_end_a_stream():
 
 @pytest.mark.parametrize("before", [[], [broken], [lambda: None]])
 def test_a_request_to_stop_cancels_the_jobs(monkeypatch, before):
-    """Again where that fails, or finds no job because the driver still plans."""
+    """Again where that fails, or finds no job because the driver still plans; also where progress
+    cannot be shown.
+    """
     stop = Stream(SimClock())
-    stop.is_requested = True
     action, store, _ = watched(monkeypatch, stop)
+
+    def fail_and_ask():
+        stop.is_requested = True
+        broken()
+
+    if before:
+        stop.is_requested = True
+    else:
+        store.sparkContext._jsc = SimpleNamespace(sc=fail_and_ask)
     attempts = iter(before)
     store.sparkContext.cancelAllJobs = lambda: next(attempts, store.cancelled.set)()
     action.run(lambda: None if store.cancelled.wait(60) else pytest.fail("not cancelled"))
@@ -456,14 +446,10 @@ def test_settings(line, conf, sink, reader, values):
     assert settings.reader_options == reader
     assert tuple(settings.get(name) for name in ("input", "max_files", "key")) == values
     assert settings.get("input", "default") == (values[0] or "default")
-
-
-def test_a_missing_argument_names_both_ways():
-    assert parse("--max-files", "3").require("max_files") == "3"
-    with pytest.raises(ConfigError, match="JOB-001") as raised:
-        parse().require("max_files")
-    assert "--max-files" in str(raised.value)
-    assert "spark.pykafka.job.max.files" in str(raised.value)
+    with nullcontext() if values[1] else pytest.raises(ConfigError, match="JOB-001") as raised:
+        assert settings.require("max_files") == values[1]
+    for way in () if values[1] else ("--max-files", "spark.pykafka.job.max.files"):
+        assert way in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -198,6 +198,13 @@ def test_waits_for_limits_and_quotas_are_parts_of_their_own():
     assert found["buffer_wait_ms"] == pytest.approx(0.1)
     assert found["ack_wait_ms"] == pytest.approx(0.3)
     assert found[OTHER] == pytest.approx(0.2)
+    found = shares({"task_ms": 100, "encode_ms": 40})
+    assert (found["encode_ms"], found[OTHER]) == pytest.approx((0.4, 0.6))
+    beside = shares({"task_ms": 100, "encode_ms": 40, "compress_ms": 160})
+    assert beside["compress_ms"] == pytest.approx(0.8)
+    assert sum(shares({}).values()) == 0
+    assert largest_part(CODEC_BOUND)[0] == "compressing"
+    assert largest_part({**CODEC_BOUND, "commit_ms": 60_000})[0] == "committing"
     # Several brokers may pause at once, and a task may encode while the limit holds batches.
     found = shares({**waiting, "limit_wait_ms": 700, "throttle_time_ms": 5000})
     assert found["limit_wait_ms"] == pytest.approx(0.7)
@@ -220,6 +227,11 @@ def test_what_cost_most_time_is_the_main_cause():
     found = line_findings(line(task(0, EVEN, **waiting), **driver))
     assert kinds(found) == ["planning", "committing", "brokers-are-the-limit"]
     assert sum(finding.weight for finding in found) == pytest.approx(1.0, abs=0.1)
+    # Trouble that takes no time comes last, and an abort first.
+    again = task(0, EVEN, record_retries=500, **waiting)
+    assert of(again) == ["brokers-are-the-limit", "retried"]
+    assert of(again, event="abort", note="x") == ["aborted", "brokers-are-the-limit", "retried"]
+    assert of(task(0, EVEN, record_errors=2)) == ["records-refused"]
 
 
 def test_dead_letters():
@@ -249,16 +261,6 @@ def test_a_batch_that_the_user_has_stopped_is_no_failure(error):
     assert found.text == "The query or job was stopped while it wrote. n"
 
 
-def test_trouble_that_takes_no_time_comes_last():
-    waiting = times(3000, buffer_wait=2000)
-    retried = task(0, EVEN, record_retries=500, **waiting)
-    assert of(retried) == ["brokers-are-the-limit", "retried"]
-    found = line_findings(line(retried, event="abort", note="a task has failed"))
-    assert kinds(found) == ["aborted", "brokers-are-the-limit", "retried"]
-    assert found[0].text == "a task has failed."
-    assert of(task(0, EVEN, record_errors=2)) == ["records-refused"]
-
-
 def retried(**errors):
     nodes = {number: node(5) for number in (1, 2)}
     for error, records in errors.items():
@@ -275,17 +277,6 @@ def test_why_records_were_sent_again():
     assert of(retried(CONCURRENT_TRANSACTIONS=20)) == []
     (found,) = line_findings(line(retried(CONCURRENT_TRANSACTIONS=20, NETWORK_EXCEPTION=1)))
     assert found.text.startswith("1 records were sent again, 1 of them to broker 2: 1 for NETWORK")
-
-
-def test_shares_of_task_time():
-    found = shares({"task_ms": 100, "encode_ms": 40})
-    assert found["encode_ms"] == pytest.approx(0.4)
-    assert found[OTHER] == pytest.approx(0.6)
-    beside = shares({"task_ms": 100, "encode_ms": 40, "compress_ms": 160})
-    assert beside["compress_ms"] == pytest.approx(0.8)
-    assert sum(shares({}).values()) == 0
-    assert largest_part(CODEC_BOUND)[0] == "compressing"
-    assert largest_part({**CODEC_BOUND, "commit_ms": 60_000})[0] == "committing"
 
 
 def test_the_document_has_every_kind():
