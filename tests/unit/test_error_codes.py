@@ -226,7 +226,7 @@ def test_the_document_has_each_code_that_a_user_may_meet():
     assert "\n### PKS-BROKER-030\n" not in text, "no producer meets it"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "code", "whole"),
     [
         ("no", "A-001", "no [PKS-A-001]"),
@@ -237,6 +237,9 @@ def test_the_document_has_each_code_that_a_user_may_meet():
         ("a (x [PKS-A-001]), b (y [PKS-A-001])", "B-002", "a (x), b (y) [PKS-A-001]"),
         ("a (x [PKS-A-001]), b (y [PKS-A-002])", "B-002", "a (x), b (y) [PKS-B-002]"),
         ("a (x [PKS-A-001]), b (y [PKS-A-002])", "", "a (x), b (y) [PKS-A-001]"),
+        (joined(["a (x)", "b (x)"]), "A-001", "a (x), b (x) [PKS-A-001]"),
+        (joined(["a (x [PKS-A-001])", "b (x)"]), "B-002", "a (x), b (x) [PKS-B-002]"),
+        (joined(["a (x [PKS-A-001])", "b (x [PKS-A-001])"]), "B-002", "a (x), b (x) [PKS-A-001]"),
     ],
 )
 def test_a_text_has_one_code_at_its_end(text, code, whole):
@@ -245,19 +248,6 @@ def test_a_text_has_one_code_at_its_end(text, code, whole):
     assert code_of(whole) == whole.partition("[PKS-")[2].strip("]")
     assert sentence(whole) == sentence(text)
     assert "PKS" not in sentence(text)
-
-
-@pytest.mark.parametrize(
-    ("reasons", "whole"),
-    [
-        (["a (refused)", "b (refused)"], "a (refused), b (refused) [PKS-CONNECT-001]"),
-        (["a (x [PKS-TLS-012])", "b (x [PKS-TLS-012])"], "a (x), b (x) [PKS-TLS-012]"),
-        (["a (x [PKS-TLS-012])", "b (refused)"], "a (x), b (refused) [PKS-CONNECT-001]"),
-        (["a (x [PKS-TLS-012])", "b (y [PKS-TLS-007])"], "a (x), b (y) [PKS-CONNECT-001]"),
-    ],
-)
-def test_unlike_causes_have_the_code_of_the_whole(reasons, whole):
-    assert coded(joined(reasons), "CONNECT-001") == whole
 
 
 @pytest.mark.parametrize(

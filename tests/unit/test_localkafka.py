@@ -1,8 +1,6 @@
 """``LocalKafka.create_topic`` against a scripted broker that answers late."""
 
 import random
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -34,6 +32,7 @@ from spark_kafka_sink.protocol.messages.topics import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from tests.answering import SameAnswer
 from tests.simulation.time import SimClock
 from tests.unit.scripted_network import ScriptedNetwork
 
@@ -217,32 +216,15 @@ def test_what_does_not_exist_is_refused(arguments, message):
         LocalKafka(security="plaintext")
 
 
-class Config(BaseHTTPRequestHandler):
-    """Answers as a registry does."""
-
-    def do_GET(self):
-        body = b'{"compatibilityLevel":"BACKWARD"}'
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-
 def test_a_local_registry_is_not_asked_through_a_proxy(monkeypatch):
     (closed,) = free_ports(1, "127.0.0.1")
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{closed}")
-    monkeypatch.delenv("no_proxy", raising=False)
-    monkeypatch.delenv("NO_PROXY", raising=False)
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
     registry = LocalRegistry()
-    with ThreadingHTTPServer(("127.0.0.1", 0), Config) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            registry.url = f"http://127.0.0.1:{server.server_port}"
-            assert registry.ask("GET", "/config") == {"compatibilityLevel": "BACKWARD"}
-        finally:
-            server.shutdown()
-            thread.join()
+    with SameAnswer(b'HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n{"a": 1}') as server:
+        registry.url = f"http://{server.address}"
+        assert registry.ask("GET", "/config") == {"a": 1}
 
 
 def test_nobody_else_may_read_what_is_written(tmp_path):

@@ -28,11 +28,15 @@ def put(outputs, *numbers):
         write_outputs(outputs, line(number))
 
 
+def rotated_after(lines, folder):
+    size = len(json.dumps(line(10))) + 1
+    return MetricsOutputs(str(folder / "m"), max_bytes=lines * size)
+
+
 def test_rotation(tmp_path):
     """A file grows for ever unless it is told not to."""
     path, unlimited = tmp_path / "m", tmp_path / "unlimited"
-    size = len(json.dumps(line(11))) + 1
-    outputs = MetricsOutputs(str(path), max_bytes=2 * size)
+    outputs = rotated_after(2, tmp_path)
     put(MetricsOutputs(str(unlimited)), *range(20))
     assert numbers_in(unlimited) == list(range(20))
     unlimited.unlink()
@@ -144,9 +148,7 @@ def read(followed):
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_several_rotations_between_two_reads_and_before_the_first(tmp_path, is_there):
-    path = tmp_path / "m"
-    size = len(json.dumps(line(10))) + 1
-    outputs = MetricsOutputs(str(path), max_bytes=2 * size)
+    path, outputs = tmp_path / "m", rotated_after(2, tmp_path)
     if is_there:
         put(outputs, 7)
     followed = LineTail(str(path), from_end=True)
@@ -158,9 +160,7 @@ def test_several_rotations_between_two_reads_and_before_the_first(tmp_path, is_t
 
 
 def test_what_is_kept_of_too_many_rotations_is_read_and_the_log_says_so(tmp_path, caplog):
-    path = tmp_path / "m"
-    size = len(json.dumps(line(10))) + 1
-    outputs = MetricsOutputs(str(path), max_bytes=2 * size)
+    path, outputs = tmp_path / "m", rotated_after(2, tmp_path)
     followed = LineTail(str(path), from_end=True)
     put(outputs, 10, 11, 12)
     assert read(followed) == [10, 11, 12]
@@ -174,9 +174,7 @@ def test_what_is_kept_of_too_many_rotations_is_read_and_the_log_says_so(tmp_path
 
 
 def test_files_before_one_that_was_removed_are_not_read_again(tmp_path, caplog):
-    path = tmp_path / "m"
-    size = len(json.dumps(line(1))) + 1
-    outputs = MetricsOutputs(str(path), max_bytes=size)
+    path, outputs = tmp_path / "m", rotated_after(1, tmp_path)
     followed = LineTail(str(path), from_end=False)
     put(outputs, 10, 11, 12)
     earlier = path.stat().st_mtime_ns - 10**9

@@ -24,6 +24,7 @@ from spark_kafka_sink.metrics.prometheus import (
     QueryMetricsCollector,
 )
 from spark_kafka_sink.spark.commit import BatchSummary
+from tests.answering import SameAnswer
 from tests.prometheus import Samples
 from tests.unit.test_metrics_line import a_line, of_a_job
 
@@ -100,32 +101,27 @@ def test_the_sinks_own():
     assert read(f"{histogram}_sum") == 0.08
 
 
-class Gateway(BaseHTTPRequestHandler):
-    """Keeps what it is told."""
-
-    told: list[tuple[str, str, str]]
-
-    def do_PUT(self):
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        self.told.append((self.command, self.path, body))
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *arguments): ...
-
-
 @pytest.fixture
 def gateway():
-    class Handler(Gateway):
-        told: list[tuple[str, str, str]] = []  # noqa: RUF012
+    told = []
 
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", Handler.told
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    class Handler(BaseHTTPRequestHandler):
+        """Keeps what it is told."""
+
+        def do_PUT(self):
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            told.append((self.command, self.path, body))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *arguments): ...
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", told
+        server.shutdown()
+        thread.join()
     for sender in background._senders.values():
         sender.close()
     background._senders.clear()
@@ -152,19 +148,10 @@ def test_a_push_gateway_is_told(gateway):
     ],
 )
 def test_what_a_gateway_answers_forges_no_line_of_the_log(answer, said, caplog):
-    class Hostile(Gateway):
-        def do_PUT(self):
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.wfile.write(answer)
-
     secret = Secret("marked-hush")
-    with HTTPServer(("127.0.0.1", 0), Hostile) as server:
-        thread = threading.Thread(target=server.handle_request)
-        thread.start()
-        PushGatewayExporter(f"http://127.0.0.1:{server.server_port}", "nightly", 60).send(
-            of_a_job(a_line()), 0
-        )
-        thread.join()
+    with SameAnswer(answer) as server:
+        exporter = PushGatewayExporter(f"http://{server.address}", "nightly", 60)
+        exporter.send(of_a_job(a_line()), 0)
     (record,) = caplog.records
     assert said in record.message
     assert record.message.isprintable()

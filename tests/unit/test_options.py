@@ -921,7 +921,6 @@ def test_texts_that_others_have_in_their_documents():
     group.id=g & ssl.provider=SunJSSE & key.serializer=y & ssl.protocol=TLSv1.2 ->
         note - line 1: group.id has; note - line 2: ssl.provider; note - line 3: key.serializer;
         note TLS-001 set security.protocol to SSL
-    group.id=g & security.protocol=TLS -> OPTION-003 line 2: Invalid value TLS
     group.id=g & security.protocol=SASL_SSL & sasl.username=u -> AUTH-004 line 3: sasl.username
     security.protocol=SSL & ssl.truststore.type=PEM & ssl.truststore.location=f &
         ssl.truststore.password=S3CRET -> TLS-005 line 4: SSL trust store
@@ -930,8 +929,6 @@ def test_texts_that_others_have_in_their_documents():
     group.id=g & security.protcol=SSL ->
         OPTION-001 line 2: there is no 'security.protcol'. Did you mean 'security.protocol'?
     ssl.ca.location=/ca.pem -> OPTION-007 line 1: Kafka option 'ssl.ca.location'
-    ssl.ca.location=/ca.pem -> OPTION-007 Instead: ssl.truststore.location
-    ssl.engine.factory.class=a.B -> OPTION-006 line 1: Invalid value a.B
     ssl.provider=BCJSSE -> OPTION-006 Invalid value BCJSSE
     config.providers=x -> OPTION-008 line 1: config.providers names 'x'
     group.id=g & a=S3CRET\\u0 -> OPTION-014 line 2: \\u

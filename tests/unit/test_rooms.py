@@ -15,19 +15,12 @@ def names(room, *folders):
     return {path.relative_to(ROOT / "tests").as_posix() for path in files_of(room, folders)}
 
 
-def test_modules_of_tests_are_followed():
-    """These files name no module of the producer: a harness does."""
+def test_modules_and_fixtures_of_tests_are_followed():
+    """These files name no module of the producer, but a harness does; and a fixture."""
     found = names("producer.sender", "simulation")
     assert {"simulation/test_sender.py", "simulation/test_replay.py"} <= found
     assert "simulation/test_decision_log.py" not in found
-
-
-def test_fixtures_are_followed():
-    """The file asks for a broker by the name of a fixture of a folder above it."""
     assert "broker/test_topics.py" in names("localkafka", "broker")
-
-
-def test_a_module_is_a_part_of_its_room():
     assert names("tools.terminal", "unit") < names("tools", "unit")
 
 

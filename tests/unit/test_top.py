@@ -58,43 +58,33 @@ def test_narrow_terminals(tmp_path, capsys, monkeypatch, columns):
     assert "broker 2 is slow" in row
 
 
-def test_two_queries_and_two_topics(tmp_path, capsys):
-    path = tmp_path / "m.jsonl"
-    late = numbered(HEALTHY, 2, query_name="late", topic="others")
-    path.write_bytes(text(numbered(HEALTHY, 1, query_name="a"), late))
-    assert main(["top", str(path), "--once"]) == 0
-    head, columns, *rows = capsys.readouterr().out.splitlines()
-    assert head.startswith("2 batches, the last at")
-    assert columns.split()[:3] == ["batch", "query", "topic"]
-    assert [row.split()[:3] for row in rows[:2]] == [["2", "late", "others"], ["1", "a", "orders"]]
-    assert main(["top", str(path), "--once", "--query", "a"]) == 0
-    assert "1 batch of a to orders," in capsys.readouterr().out
-
-
 def test_batches_of_several_queries_are_told_apart(tmp_path, capsys, monkeypatch):
     path = tmp_path / "m.jsonl"
     lines = [
         numbered(HEALTHY, 7, query_name="orders"),
         numbered(HEALTHY, 8, query_id="0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0"),
-        numbered(HEALTHY, 9, query_name="clicks-of-all-countries-by-minute"),
+        numbered(HEALTHY, 9, query_name="clicks-of-all-countries-by-minute", topic="others"),
     ]
     path.write_bytes(text(*lines))
-    assert main(["top", str(path), "--once"]) == 0
-    rows = [row.split()[:2] for row in capsys.readouterr().out.splitlines()[1:5]]
-    assert rows == [
-        ["batch", "query"],
-        ["9", "clicks-of-all-count…"],
-        ["8", "0b1c2d3e"],
-        ["7", "orders"],
+
+    def shown(*more):
+        assert main(["top", str(path), "--once", *more]) == 0
+        return capsys.readouterr().out
+
+    head, *rows = shown().splitlines()[:5]
+    assert head.startswith("3 batches, the last at")
+    assert [row.split()[:3] for row in rows] == [
+        ["batch", "query", "topic"],
+        ["9", "clicks-of-all-count…", "others"],
+        *(["8", "0b1c2d3e", "orders"], ["7", "orders", "orders"]),
     ]
+    assert "1 batch of orders to orders," in shown("--query", "orders")
     monkeypatch.setenv("COLUMNS", "40")
-    assert main(["top", str(path), "--once"]) == 0
-    shown = capsys.readouterr().out
-    assert max(map(len, shown.splitlines())) <= 40
-    assert " clicks-… " in shown
+    narrow = shown()
+    assert max(map(len, narrow.splitlines())) <= 40
+    assert " clicks-… " in narrow
     path.write_bytes(text(*lines[:1]))
-    assert main(["top", str(path), "--once"]) == 0
-    assert "query" not in capsys.readouterr().out
+    assert "query" not in shown()
 
 
 def test_nothing_to_show_once(tmp_path, capsys):
