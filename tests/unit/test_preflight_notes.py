@@ -3,7 +3,6 @@
 import logging
 import socket
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from uuid import UUID
@@ -39,6 +38,24 @@ from tests.unit.scripted_network import ScriptedNetwork
 
 def options(**more):
     return SinkOptions.parse({"kafka.bootstrap.servers": "noted:1", "topic": "t", **more})
+
+
+def test_a_metrics_path_that_cannot_be_written(tmp_path):
+    path = tmp_path / "missing" / "metrics.jsonl"
+    for wrong, words in ((path, "No such file or directory"), (tmp_path, "Is a directory")):
+        with pytest.raises(ConfigError, match=f"cannot append to {wrong} on the driver: {words}"):
+            check_metrics_outputs(options(**{"metrics.path": str(wrong)}), is_stream=False)
+    path.parent.mkdir()
+    path.write_text("line\n")
+    check_metrics_outputs(options(**{"metrics.path": str(path)}), is_stream=False)
+    assert path.read_text() == "line\n"
+    # It does not end a running stream.
+    more = {"metrics.path": str(tmp_path), "checkpointLocation": str(tmp_path)}
+    check_metrics_outputs(options(**more), is_stream=True)
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").touch()
+    with pytest.raises(ConfigError):
+        check_metrics_outputs(options(**more), is_stream=True)
 
 
 def test_what_has_no_effect_is_told_once(caplog):
@@ -78,26 +95,6 @@ def test_what_is_noted_of_columns_is_told_once_per_query(caplog):
         f"{where}) [PKS-COLUMN-009]" for _, _, where in queries
     ]
     assert all(m.startswith("value.null.when without a key") for m in caplog.messages)
-
-
-def test_a_metrics_path_that_cannot_be_written(tmp_path):
-    path = tmp_path / "missing" / "metrics.jsonl"
-    for wrong, words in ((path, "No such file or directory"), (tmp_path, "Is a directory")):
-        with pytest.raises(ConfigError, match=f"cannot append to {wrong} on the driver: {words}"):
-            check_metrics_outputs(options(**{"metrics.path": str(wrong)}), is_stream=False)
-    path.parent.mkdir()
-    path.write_text("line\n")
-    check_metrics_outputs(options(**{"metrics.path": str(path)}), is_stream=False)
-    assert path.read_text() == "line\n"
-
-
-def test_a_metrics_path_does_not_end_a_running_stream(tmp_path):
-    more = {"metrics.path": str(tmp_path), "checkpointLocation": str(tmp_path)}
-    check_metrics_outputs(options(**more), is_stream=True)
-    (tmp_path / "offsets").mkdir()
-    (tmp_path / "offsets" / "0").touch()
-    with pytest.raises(ConfigError):
-        check_metrics_outputs(options(**more), is_stream=True)
 
 
 SECURED = {
@@ -140,10 +137,7 @@ def test_a_verdict_is_of_one_cluster_one_identity_and_one_topic_for_a_while(monk
 
     monkeypatch.setattr(preflight, "_check", check)
     others = (
-        {},
-        {"kafka.bootstrap.servers": "noted:2"},
-        {"topic": "u"},
-        SECURED,
+        *({}, {"kafka.bootstrap.servers": "noted:2"}, {"topic": "u"}, SECURED),
         {**SECURED, "kafka.sasl.username": "bob"},
         {**SECURED, "kafka.sasl.password": "q"},
         {**SECURED, "kafka.ssl.truststore.location": "f", "kafka.security.protocol": "SASL_SSL"},
@@ -193,15 +187,9 @@ def test_each_time_that_a_topic_is_not_described_any_more_is_told(described, cap
 
 def test_an_exactly_once_plan_without_brokers_names_the_topic_and_what_to_do():
     (port,) = free_ports(1, "127.0.0.1")
-    given = options(
-        topic="flights",
-        **{
-            "delivery.guarantee": "exactly-once",
-            "transactional.id.prefix": "flights",
-            "kafka.bootstrap.servers": f"127.0.0.1:{port}",
-            "kafka.max.block.ms": "100",
-        },
-    )
+    once = {"delivery.guarantee": "exactly-once", "transactional.id.prefix": "flights"}
+    servers = {"kafka.bootstrap.servers": f"127.0.0.1:{port}", "kafka.max.block.ms": "100"}
+    given = options(topic="flights", **once, **servers)
     with pytest.raises(BootstrapError) as raised:
         plan_transactions(given, is_job=True)
     text = str(raised.value)
@@ -223,6 +211,9 @@ def test_a_topic_that_is_created_again_is_told_once(described, caplog):
     )
 
 
+NO_TIMEOUT = {"preflight.timeout.ms": "3600000"}
+
+
 @pytest.mark.parametrize(
     ("answer", "cause"),
     [
@@ -235,13 +226,8 @@ def test_a_topic_that_is_created_again_is_told_once(described, caplog):
 def test_a_port_that_is_not_kafka_is_named_after_its_first_answer(answer, cause, caplog):
     """A stream that may have committed waits for it. Services read a zone from the client id."""
     with SameAnswer(answer) as server, caplog.at_level(logging.WARNING, "spark_kafka_sink"):
-        given = options(
-            **{
-                "kafka.bootstrap.servers": server.address,
-                "kafka.client.id": "f,zone=a",
-                "preflight.timeout.ms": "120000",
-            }
-        )
+        more = {"kafka.bootstrap.servers": server.address, "kafka.client.id": "f,zone=a"}
+        given = options(**more, **NO_TIMEOUT)
         with pytest.raises(BootstrapError, match=cause):
             preflight.check_cluster(given, is_stream=False)
         assert server.accepted == 1
@@ -256,9 +242,9 @@ def test_each_address_of_a_bootstrap_name_is_asked_before_the_check_gives_up(mon
     """As of localhost, whose IPv6 address may have another server at the port of the broker."""
     find, http = socket.getaddrinfo, b"HTTP/1.1 400 Bad Request\r\n\r\n"
 
-    def find_both(host, *arguments, flags=0, **options):
+    def find_both(host, *arguments, flags=0, **more):
         if host != "two-addresses":
-            return find(host, *arguments, flags=flags, **options)
+            return find(host, *arguments, flags=flags, **more)
         if flags & socket.AI_NUMERICHOST:
             raise socket.gaierror(socket.EAI_NONAME, "not an address")
         ips = ("127.0.0.1", "127.0.0.2")
@@ -266,10 +252,9 @@ def test_each_address_of_a_bootstrap_name_is_asked_before_the_check_gives_up(mon
 
     monkeypatch.setattr(socket, "getaddrinfo", find_both)
     with SameAnswer(http) as first, SameAnswer(http, ("127.0.0.2", first.port)) as second:
-        given = {"kafka.bootstrap.servers": f"two-addresses:{first.port}", "topic": "t"}
-        parsed = SinkOptions.parse({**given, "preflight.timeout.ms": "3600000"})
+        servers = {"kafka.bootstrap.servers": f"two-addresses:{first.port}"}
         with pytest.raises(BootstrapError, match="this address is an HTTP server"):
-            preflight.check_cluster(parsed, is_stream=False)
+            preflight.check_cluster(options(**servers, **NO_TIMEOUT), is_stream=False)
     assert (first.accepted, second.accepted) == (1, 1)
 
 
@@ -301,7 +286,6 @@ def test_brokers_without_idempotence_are_known_before_the_first_task(monkeypatch
 # --- Spark's setting for Unix domain sockets -----------------------------------------------------
 
 VARIABLE = "PYTHON_UNIX_DOMAIN_ENABLED"
-CONF = Path(__file__).parents[2] / "conf"
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,6 @@ def test_every_row_is_tried_and_each_that_fails_is_named():
     assert "DID NOT RAISE" in str(raised.value)
     assert "0 is a multiple" in str(raised.value.__cause__)
 
-
-def test_rows_that_all_fail_are_counted():
     @each_row("number", range(MOST_SHOWN + 2))
     def none(number):
         raise ValueError(number)
@@ -47,21 +45,17 @@ def test_tables_of_tables():
     assert seen == [("x", 1, 2, 5), ("x", 1, 2, 6), ("x", 3, 4, 5), ("x", 3, 4, 6)]
 
 
-@pytest.mark.parametrize("outer", ["x"])
-@each_row("a", [1, 2])
-def test_a_table_with_fixtures(outer, a, tmp_path):
-    assert outer == "x"
-    assert tmp_path.is_dir()
+def checks(a):
+    pass
 
 
-@pytest.mark.parametrize(
+@pytest.mark.parametrize("tmp", ["x"])
+@each_row(
     ("names", "rows"),
     [("a", []), ("a, b", [(1, 2), (3,)]), ("other", [1]), ("a", [pytest.param(1)])],
-    ids=repr,
 )
-def test_a_table_that_does_not_fit_is_refused(names, rows):
+def test_a_table_that_does_not_fit_is_refused(names, rows, tmp, tmp_path):
+    """And one with fixtures is tried."""
+    assert tmp_path.is_dir()
     with pytest.raises(AssertionError):
-
-        @each_row(names, rows)
-        def checks(a):
-            pass
+        each_row(names, rows)(checks)
