@@ -2,6 +2,7 @@
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import pytest
 
@@ -26,57 +27,62 @@ def seen(*steps):
     return [(Ends(at, {0: stable}, {0: high}), count) for at, stable, high, count in steps]
 
 
-class TestReaders:
-    def test_wait_until_the_stable_offset_has_passed_what_was_written(self):
-        steps = seen((1, 5, 5, 0), (2, 5, 9, 0), (3, 5, 12, 0), (4, 9, 12, 1), (5, 12, 12, 2))
-        assert lag_of(steps, 1.5) == Lag(2.5, 1)
-        assert lag_of(steps, 2.5) == Lag(2.5, 2)
-
-    def test_that_have_everything_do_not_wait(self):
-        assert lag_of(seen((1, 5, 5, 0), (2, 9, 9, 0)), 1.5) == Lag(0.5, 0)
-
-    def test_that_still_wait_are_not_forgotten(self):
-        assert lag_of(seen((1, 5, 9, 0), (2, 5, 12, 3)), 0.5) is None
-        assert lag_of(seen((1, 5, 9, 0)), 1.5) is None
-
-    def test_wait_for_every_partition(self):
-        steps = [
-            (Ends(1, {0: 3, 1: 0}, {0: 3, 1: 4}), 0),
-            (Ends(2, {0: 9, 1: 3}, {0: 9, 1: 9}), 1),
-            (Ends(3, {0: 9, 1: 4}, {0: 9, 1: 9}), 2),
-        ]
-        assert lag_of(steps, 0.5) == Lag(2.5, 2)
+FIVE = seen((1, 5, 5, 0), (2, 5, 9, 0), (3, 5, 12, 0), (4, 9, 12, 1), (5, 12, 12, 2))
 
 
-class TestVerdict:
-    def test_all_well(self):
-        assert is_good(GOOD)
+@pytest.mark.parametrize(
+    ("steps", "at", "lag"),
+    [
+        # Until the stable offset has passed what was written.
+        (FIVE, 1.5, Lag(2.5, 1)),
+        (FIVE, 2.5, Lag(2.5, 2)),
+        # Who has everything does not wait; who still waits is not forgotten.
+        (seen((1, 5, 5, 0), (2, 9, 9, 0)), 1.5, Lag(0.5, 0)),
+        (seen((1, 5, 9, 0), (2, 5, 12, 3)), 0.5, None),
+        (seen((1, 5, 9, 0)), 1.5, None),
+        (
+            [
+                (Ends(1, {0: 3, 1: 0}, {0: 3, 1: 4}), 0),
+                (Ends(2, {0: 9, 1: 3}, {0: 9, 1: 9}), 1),
+                (Ends(3, {0: 9, 1: 4}, {0: 9, 1: 9}), 2),
+            ],
+            *(0.5, Lag(2.5, 2)),
+        ),
+    ],
+)
+def test_how_long_readers_wait_for_every_partition(steps, at, lag):
+    assert lag_of(steps, at) == lag
 
-    @pytest.mark.parametrize("name", ["lost", "doubled", "out_of_order"])
-    def test_a_row_too_few_too_many_or_too_early(self, name):
-        assert not is_good({**GOOD, name: 1})
 
-    @pytest.mark.parametrize("name", ["left_open", "found_open"])
-    def test_a_transaction_that_is_left_open(self, name):
-        assert not is_good({**GOOD, name: ["p.0123.0"]})
+AT_LEAST_ONCE = {"guarantee": "at-least-once"}
 
-    def test_the_control_must_show_what_the_faults_do(self):
-        control = {**GOOD, "guarantee": "at-least-once"}
-        assert not is_good(control)
-        assert is_good({**control, "doubled": 1})
-        assert not is_good({**control, "doubled": 1, "lost": 1})
 
-    def test_what_was_found_open_is_summed_up(self):
-        events = [
-            {"kind": "driver", "lingering": [], "recovery_s": 8.0},
-            {"kind": "worker", "lingering": ["p.0123.0"], "reader_lag_s": 1.0},
-            {"kind": "driver", "recovery_s": 9.0},
-        ]
-        told = summary(events)
-        assert told["faults"] == {"driver": 2, "worker": 1}
-        assert told["looked_for_open"] == 2
-        assert told["found_open"] == ["p.0123.0"]
-        assert told["recovery_s"] == {"median": 8.5, "max": 9.0}
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, True),
+        *(({name: 1}, False) for name in ("lost", "doubled", "out_of_order")),
+        *(({name: ["p.0123.0"]}, False) for name in ("left_open", "found_open")),
+        # The control must show what the faults do.
+        (AT_LEAST_ONCE, False),
+        ({**AT_LEAST_ONCE, "doubled": 1}, True),
+        ({**AT_LEAST_ONCE, "doubled": 1, "lost": 1}, False),
+    ],
+)
+def test_the_verdict(more, expected):
+    assert is_good({**GOOD, **more}) is expected
+
+
+def test_what_was_found_open_is_summed_up():
+    events = [
+        {"kind": "driver", "lingering": [], "recovery_s": 8.0},
+        {"kind": "worker", "lingering": ["p.0123.0"], "reader_lag_s": 1.0},
+        {"kind": "driver", "recovery_s": 9.0},
+    ]
+    told = summary(events)
+    assert told["faults"] == {"driver": 2, "worker": 1}
+    assert (told["looked_for_open"], told["found_open"]) == (2, ["p.0123.0"])
+    assert told["recovery_s"] == {"median": 8.5, "max": 9.0}
 
 
 class TestRunsBesideEachOther:
@@ -100,38 +106,27 @@ class TestRunsBesideEachOther:
         assert all(f"| 9.{n}.0 |" in table.DOCUMENT.read_text(encoding="utf-8") for n in range(8))
 
 
-class TestTraps:
-    @pytest.fixture
-    def traps(self, tmp_path, monkeypatch):
-        monkeypatch.setenv(crash.FOLDER, str(tmp_path))
-        monkeypatch.setattr(crash, "_reached", {})
-        return Traps(tmp_path)
-
-    def test_catch_the_first_one_only(self, traps):
-        name = traps.set(crash.Trap("commit.begin", crash.FAIL))
-        crash.hook("plan.begin")
-        assert traps.sprung(name) is None
-        with pytest.raises(RuntimeError, match="made to fail at commit.begin"):
+@pytest.mark.parametrize(
+    ("more", "fails"),
+    [({}, [1]), ({"nth": 3}, [3]), ({"repeats": True}, [1, 2, 3, 4])],
+    ids=["the first one only", "a later one", "until it is taken away"],
+)
+def test_traps(more, fails, tmp_path, monkeypatch):
+    monkeypatch.setenv(crash.FOLDER, str(tmp_path))
+    monkeypatch.setattr(crash, "_reached", {})
+    traps = Traps(tmp_path)
+    with pytest.raises(AssertionError, match="commit.begun"):
+        traps.set(crash.Trap("commit.begun", crash.FAIL))
+    name = traps.set(crash.Trap("commit.begin", crash.FAIL, **more))
+    crash.hook("plan.begin")
+    assert traps.sprung(name) is None
+    for number in range(1, 5):
+        is_caught = pytest.raises(RuntimeError, match="made to fail at commit.begin")
+        with is_caught if number in fails else nullcontext():
             crash.hook("commit.begin")
-        assert traps.sprung(name)["pid"] == os.getpid()
-        crash.hook("commit.begin")
-
-    def test_may_wait_for_a_later_time(self, traps):
-        traps.set(crash.Trap("commit.begin", crash.FAIL, nth=3))
-        crash.hook("commit.begin")
-        crash.hook("commit.begin")
-        with pytest.raises(RuntimeError):
-            crash.hook("commit.begin")
-
-    def test_may_stay_until_they_are_taken_away(self, traps):
-        name = traps.set(crash.Trap("commit.begin", crash.FAIL, repeats=True))
-        for _ in range(2):
-            with pytest.raises(RuntimeError):
-                crash.hook("commit.begin")
+    if more.get("repeats"):
         assert traps.sprung(name) is None
         traps.clear()
         crash.hook("commit.begin")
-
-    def test_at_points_that_there_are(self, traps):
-        with pytest.raises(AssertionError, match="commit.begun"):
-            traps.set(crash.Trap("commit.begun", crash.FAIL))
+    else:
+        assert traps.sprung(name)["pid"] == os.getpid()
