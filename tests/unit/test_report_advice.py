@@ -20,6 +20,7 @@ from spark_kafka_sink.tools.report_advice import line_findings
 from spark_kafka_sink.tools.report_lines import LineAggregate, collect, parse, read_pieces
 from spark_kafka_sink.tools.report_page import FollowedReport, render
 from spark_kafka_sink.tools.terminal import Screen
+from tests.tables import each_row
 from tests.unit.report_lines import (
     CODEC_BOUND,
     EVEN,
@@ -39,37 +40,20 @@ from tests.unit.test_report import numbered, text
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "report.md"
 
 
-@pytest.mark.parametrize(
-    ("slow", "kind", "text", "advised"),
-    [
-        (
-            SLOW_BROKER,
-            "slow-broker",
-            r"broker 2 answered .* within 899 ms, the others .* ms",
-            "broker 2: disk",
-        ),
-        (
-            THROTTLED,
-            "throttled",
-            r"up to 60 ms because of a quota, 4\.8 s for all tasks together \(broker 1 4\.8 s\)",
-            "pykafka-sink quota",
-        ),
-        (
-            SKEWED_KEY,
-            "skewed-partitions",
-            r"orders-0 got 94 % of all records: 5\.6 times",
-            "longer key",
-        ),
-        (TINY_BATCHES, "tiny-batches", r"1\.0 records and 50 B in the mean", "kafka.batch.size"),
-        (
-            CODEC_BOUND,
-            "codec",
-            r"compressed for 70 % of their time, to 50 %",
-            "lz4 instead of zstd",
-        ),
-    ],
-    ids=["slow broker", "throttled", "skewed key", "tiny batches", "codec bound"],
+WHY = (
+    (SLOW_BROKER, "slow-broker", r"broker 2 .* 899 ms, the others .* ms", "broker 2: disk"),
+    (
+        *(THROTTLED, "throttled"),
+        r"up to 60 ms because of a quota, 4\.8 s for all tasks together \(broker 1 4\.8 s\)",
+        "pykafka-sink quota",
+    ),
+    (SKEWED_KEY, "skewed-partitions", r"orders-0 got 94 % of .*: 5\.6 times", "longer key"),
+    (TINY_BATCHES, "tiny-batches", r"1\.0 records and 50 B in the mean", "kafka.batch.size"),
+    (CODEC_BOUND, "codec", r"for 70 % of their time, to 50 %", "lz4 instead of zstd"),
 )
+
+
+@each_row(("slow", "kind", "text", "advised"), WHY, ids=lambda value: str(value)[:40])
 def test_why_was_this_batch_slow(slow, kind, text, advised):
     (first,) = line_findings(slow)
     assert first.kind == kind
@@ -328,23 +312,21 @@ MALFORMED = {
     "NUL": b"\x00" * 1000,
     "a lone surrogate": with_raw("error", rb'"\ud800"'),
     "a lone surrogate by name": with_raw("settings", rb'{"\udfff": "1"}'),
-    "a string for a number": having(time_ms="now"),
-    "a time beyond all years": having(time_ms=2**62),
-    "a time before all": having(time_ms=-1),
-    "a boolean for a number": having(batch_id=True),
-    "metrics is a list": having(metrics=[1]),
-    "metrics is null": having(metrics=None),
-    "a counter is a string": having(metrics={"records": "7"}),
-    "partitions is a list": having(partitions=[1]),
-    "a topic is a number": having(partitions={"t": 7}),
-    "a partition is a number": having(partitions={"t": {"0": 7}}),
-    "a partition without records": having(partitions={"t": {"0": {}}}),
-    "a partition's records are a text": having(
-        partitions={"t": {"0": {**PARTITION, "records": "1"}}}
-    ),
-    "a partition that is no number": having(partitions={"t": {"x": PARTITION}}),
-    "a broker is a list": having(nodes={"1": []}),
-    "a broker without a number": having(nodes={"one": GOOD["nodes"]["1"]}),
+    **{
+        f"{name} is {value!r}"[:60]: having(**{name: value})
+        for name, value in (
+            *(("time_ms", "now"), ("time_ms", 2**62), ("time_ms", -1), ("batch_id", True)),
+            *(("metrics", [1]), ("metrics", None), ("metrics", {"records": "7"})),
+            *(("partitions", [1]), ("partitions", {"t": 7}), ("partitions", {"t": {"0": 7}})),
+            *(("partitions", {"t": {"0": {}}}), ("partitions", {"t": {"x": PARTITION}})),
+            ("partitions", {"t": {"0": {**PARTITION, "records": "1"}}}),
+            *(("nodes", {"1": []}), ("nodes", {"one": GOOD["nodes"]["1"]})),
+            *(("settings", "x"), ("settings", {"kafka.linger.ms": ["5"]})),
+            *(("slowest_tasks", {}), ("slowest_tasks", ["x"]), ("slowest_tasks", [{"task": 1}])),
+            ("slowest_tasks", [{**GOOD["slowest_tasks"][0], "started_at_ms": 2**62}]),
+            *(("sink", "other"), ("event", None), ("event", "\x1b[2J")),
+        )
+    },
     "a histogram is a text": having(request_latency={**GOOD["request_latency"], "histogram": "x"}),
     "buckets of texts": having_latency(scale=3, counts={"a": "b"}),
     "a scale that overflows": having_latency(scale=-5000, counts={"1": 1}),
@@ -354,16 +336,6 @@ MALFORMED = {
             "1": {**GOOD["nodes"]["1"], "request_latency": {"histogram": {"counts": {"9" * 9: 1}}}}
         }
     ),
-    "a task's start beyond all years": having(
-        slowest_tasks=[{**GOOD["slowest_tasks"][0], "started_at_ms": 2**62}]
-    ),
-    "settings is a text": having(settings="x"),
-    "a setting is a list": having(settings={"kafka.linger.ms": ["5"]}),
-    "slowest tasks is an object": having(slowest_tasks={}),
-    "a slow task is a text": having(slowest_tasks=["x"]),
-    "a slow task without times": having(slowest_tasks=[{"task": 1}]),
-    "of another sink": having(sink="other"),
-    "an unknown event": having(event="\x1b[2J"),
 }
 HARMLESS = ("huge", "a scale that overflows")
 """What is read all the same: a field may have any length, and nothing is computed of a scale."""
