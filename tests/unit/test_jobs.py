@@ -2,6 +2,7 @@
 
 import io
 import shlex
+import signal
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from spark_kafka_sink.config.sink_options import UNIX_SOCKETS, SinkOptions
 from spark_kafka_sink.jobs.failures import EXIT_FAILED, EXIT_REFUSED, report
 from spark_kafka_sink.jobs.progress import ProgressLine, Steps, Totals
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
+from spark_kafka_sink.jobs.shutdown import GracefulStop
 from spark_kafka_sink.jobs.streams import Follower
 from spark_kafka_sink.jobs.watched import CancellableAction
 from tests.simulation.time import SimClock
@@ -315,6 +317,18 @@ def test_a_request_to_stop_cancels_the_jobs(monkeypatch, before, can_be_shown):
     store.sparkContext.cancelAllJobs = lambda: next(attempts, store.cancelled.set)()
     action.run(lambda: None if store.cancelled.wait(60) else pytest.fail("not cancelled"))
     assert action.was_cancelled
+
+
+def test_signals_are_as_before_if_the_jvm_cannot_be_prepared():
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
+    try:
+        with pytest.raises(AttributeError), GracefulStop(SimpleNamespace()):
+            pass  # Spark Connect has no sparkContext
+        assert [signal.getsignal(number) for number in numbers] == before
+    finally:
+        for number, handler in zip(numbers, before):
+            signal.signal(number, handler)
 
 
 class AwaitedTerminal(io.StringIO):
