@@ -309,26 +309,21 @@ def found(**given):
     return [f"{one.outcome.value} {one.subject}: {one.text}" for one in formats(options)]
 
 
+DATED = {"value_json_timestampFormat": "YYYY-MM-dd"}
+PREFIXED = {"value_schema_id_prefix": "true", "schema_registry_url": "http://r"}
+DESCRIBED = {"value_protobuf_descriptor_file": "/no/x.desc", "value_protobuf_message": "X"}
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
         ({"value_json_dateFormat": "yyyy-MM-dd"}, None),
         ({"value_avro_schema": '{"type":"record","name":"R","fields":[]}'}, None),
-        ({"value_json_timestampFormat": "YYYY-MM-dd"}, "value.json.timestampFormat=YYYY-MM-dd: "),
+        (DATED, "value.json.timestampFormat=YYYY-MM-dd: "),
         ({"value_avro_schema": "{"}, "value.avro.schema={: the schema is no JSON"),
         ({"value_avro_schema": "/no/x.avsc"}, "value.avro.schema=/no/x.avsc: it is no schema as"),
-        (
-            {
-                "value_json_schema": "/no/x.json",
-                "value_schema_id_prefix": "true",
-                "schema_registry_url": "http://r",
-            },
-            "value.json.schema=/no/x.json: it is no schema as",
-        ),
-        (
-            {"value_protobuf_descriptor_file": "/no/x.desc", "value_protobuf_message": "X"},
-            "value.protobuf.descriptor.file=/no/x.desc: it cannot be read",
-        ),
+        ({"value_json_schema": "/no/x", **PREFIXED}, "value.json.schema=/no/x: it is no schema"),
+        (DESCRIBED, "value.protobuf.descriptor.file=/no/x.desc: it cannot be read"),
     ],
 )
 def test_what_a_job_would_refuse_is_failed(given, words):

@@ -21,7 +21,7 @@ from spark_kafka_sink.metrics import background, names, otlp, outputs
 from spark_kafka_sink.metrics.names import OWN_METRICS
 from spark_kafka_sink.metrics.otlp import telemetry_name
 from spark_kafka_sink.metrics.outputs import check_outputs, write_outputs
-from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage, PlanningSpan
+from spark_kafka_sink.spark.commit import BatchSummary, PlanningSpan
 from spark_kafka_sink.spark.writer import commit_batch
 from spark_kafka_sink.transactions.model import Unit
 from tests.lines import VALIDATOR, check_text
@@ -156,28 +156,20 @@ def test_latencies_are_the_lines_own_histogram(collector, monkeypatch):
     assert len(point.exemplars) == 1
 
 
-def test_a_batch_without_rows_has_only_what_is_known(collector):
-    line = BatchSummary.merge([KafkaCommitMessage(0, 0)]).line("commit", 1)
-    put(collector, json.loads(json.dumps(line)))
-    assert not [m for m in metrics_in(collector.metrics[0]) if m.name.startswith("org.")]
-    assert [value(point) for point in collector.points("pykafka_sink.batches")] == [1]
-    assert [span.name for span in collector.spans] == ["micro-batch"]
-
-
 # --- the resource ---------------------------------------------------------------------------------
+
+
+LAKE = {"service.name": "lake"}
+BOTH = {"RESOURCE_ATTRIBUTES": "service.name=lake,service.instance.id=one"}
 
 
 @pytest.mark.parametrize(
     ("environment", "option", "expected"),
     [
         ({}, None, {"service.name": "pykafka-sink"}),
-        ({"SERVICE_NAME": "lake"}, None, {"service.name": "lake"}),
+        ({"SERVICE_NAME": "lake"}, None, LAKE),
         ({"SERVICE_NAME": "lake"}, "orders", {"service.name": "orders"}),
-        (
-            {"RESOURCE_ATTRIBUTES": "service.name=lake,service.instance.id=one"},
-            None,
-            {"service.name": "lake", "service.instance.id": "one"},
-        ),
+        (BOTH, None, {**LAKE, "service.instance.id": "one"}),
     ],
 )
 def test_the_resource(environment, option, expected, collector, monkeypatch):
@@ -266,10 +258,7 @@ def test_clocks_that_differ_make_no_span_end_before_it_begins(collector):
     ("more", "why"),
     [
         ({"failed_tasks": 1}, "1 of 2 tasks failed: Spark's log has their errors"),
-        (
-            {"failed_tasks": 0},
-            "no task failed, but the commit did, or Spark gave the batch up: see its log",
-        ),
+        ({"failed_tasks": 0}, "no task failed, but the commit did, or Spark gave the batch up"),
         ({"failed_tasks": 1, "error": "ValueError: bad: row"}, "ValueError: bad: row"),
     ],
 )
@@ -279,7 +268,7 @@ def test_a_batch_that_failed_says_so(more, why, collector):
     spans = spans_of(collector)  # it has waited: nothing comes after it
     root = spans["micro-batch"].message
     assert root.status.code == root.status.STATUS_CODE_ERROR
-    assert root.status.message == why
+    assert root.status.message.startswith(why)
     assert {"abort", "tasks", "planning"} < spans.keys()
     events = [(event.name, attributes_of(event)) for event in root.events]
     exception = {"exception.type": "ValueError", "exception.message": "bad: row"}
@@ -297,6 +286,8 @@ def test_what_is_unknown_of_an_abort_is_not_made_up(planned, collector):
     assert spans.keys() == {"micro-batch"} | ({"planning", "abort"} if planned else set())
     assert root.message.status.message == "Spark does not tell why"
     assert planned or root.start == root.end == line["time_ms"] * NS
+    assert not [m for m in metrics_in(collector.metrics[0]) if m.name.startswith("org.")]
+    assert [value(point) for point in collector.points("pykafka_sink.batches")] == [1]
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -472,12 +463,15 @@ def test_headers_that_go_over_http_are_told(endpoint, is_told):
     assert not [note for note in otlp_options(endpoint=endpoint).notes if IN_CLEAR in note]
 
 
+HOST = "http://collector.invalid"
+
+
 @pytest.mark.parametrize(
     ("environment", "option"),
     [
-        ({"HEADERS": "a=b", "ENDPOINT": "http://collector.invalid:4318"}, {}),
-        ({"TRACES_HEADERS": "a=b"}, {"endpoint": "http://collector.invalid:4318"}),
-        ({"TRACES_ENDPOINT": "http://collector.invalid/v1/traces"}, {"headers": Secret("a=b")}),
+        ({"HEADERS": "a=b", "ENDPOINT": f"{HOST}:4318"}, {}),
+        ({"TRACES_HEADERS": "a=b"}, {"endpoint": f"{HOST}:4318"}),
+        ({"TRACES_ENDPOINT": f"{HOST}/v1/traces"}, {"headers": Secret("a=b")}),
         ({"TRACES_ENDPOINT": "http://u:marked@collector.invalid/v1/traces"}, {}),
     ],
 )

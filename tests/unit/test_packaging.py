@@ -116,23 +116,16 @@ def run_with_pyspark(folder, version, code):
     )
 
 
+WRITE, REGISTER = "source.writer(None, False)", "pyspark_kafka_sink.register(None)"
+IN_BATCHES = "foreachBatch(spark_kafka_sink.batch_writer(options))"
+
+
 @pytest.mark.parametrize(
     ("version", "call", "messages"),
     [
-        ("3.4.4", "source.writer(None, False)", ["pykafka-sink needs pyspark 3.5 or newer"]),
-        (
-            "3.5.6",
-            "source.writer(None, False)",
-            ["format('pykafka-sink') needs Spark 4.0 or newer"],
-        ),
-        (
-            "3.5.6",
-            "pyspark_kafka_sink.register(None)",
-            [
-                "spark_kafka_sink.write(df, options)",
-                "foreachBatch(spark_kafka_sink.batch_writer(options))",
-            ],
-        ),
+        ("3.4.4", WRITE, ["pykafka-sink needs pyspark 3.5 or newer"]),
+        ("3.5.6", WRITE, ["format('pykafka-sink') needs Spark 4.0 or newer"]),
+        ("3.5.6", REGISTER, ["spark_kafka_sink.write(df, options)", IN_BATCHES]),
     ],
 )
 def test_a_pyspark_that_is_too_old_is_named_when_the_sink_is_used(

@@ -86,38 +86,29 @@ def test_other_limits():
 
 
 SHORT = [task(number, [500], **times(400, encode=300)) for number in range(9)]
+
+
+LONG = times(9000, encode=3000)
 SLOW_NODES = {1: node(800), 2: node(900), 3: node(700)}
+
+
+def brokers_limit(**parts):
+    return [task(0, EVEN, nodes=SLOW_NODES, **times(3000, **parts))]
+
+
+OF_MANY = [task(number, [10] * 12, batches=12, batch_size_max=900) for number in range(50)]
+UNPACKED = [task(0, EVEN, compressed_bytes=1_190_000, **times(1000, compress=600))]
 
 
 @pytest.mark.parametrize(
     ("tasks", "kind", "advised"),
     [
-        (
-            [task(0, EVEN, nodes=SLOW_NODES, **times(3000, buffer_wait=2000, ack_wait=100))],
-            "brokers-are-the-limit",
-            "more tasks do not",
-        ),
-        (
-            [task(0, EVEN, nodes=SLOW_NODES, **times(3000, ack_wait=2000))],
-            "brokers-are-the-limit",
-            "Fewer, longer tasks",
-        ),
-        (
-            [task(number, [10] * 12, batches=12, batch_size_max=900) for number in range(50)],
-            "tiny-batches",
-            "coalesce",
-        ),
-        (
-            [*SHORT, task(9, [50_000], **times(9000, encode=3000))],
-            "skewed-tasks",
-            "repartition",
-        ),
-        ([*SHORT, task(9, [500], **times(9000, encode=3000))], "skewed-tasks", "its host"),
-        (
-            [task(0, EVEN, compressed_bytes=1_190_000, **times(1000, compress=600))],
-            "codec",
-            "kafka.compression.type=none",
-        ),
+        (brokers_limit(buffer_wait=2000), "brokers-are-the-limit", "more tasks do not"),
+        (brokers_limit(ack_wait=2000), "brokers-are-the-limit", "Fewer, longer tasks"),
+        (OF_MANY, "tiny-batches", "coalesce"),
+        ([*SHORT, task(9, [50_000], **LONG)], "skewed-tasks", "repartition"),
+        ([*SHORT, task(9, [500], **LONG)], "skewed-tasks", "its host"),
+        (UNPACKED, "codec", "kafka.compression.type=none"),
     ],
 )
 def test_what_is_advised(tasks, kind, advised):
