@@ -138,6 +138,7 @@ class TestAddingUp:
         # As of an abort without any task's message.
         bare = aggregate(text(line(event="abort")))
         assert points(bare.columns())["records_per_s"] == [None]
+        assert "do not tell of partitions" in render(bare)
         assert points(aggregate().columns()) == {}
 
     def test_the_slowest_and_the_latest_are_kept_whole(self):
