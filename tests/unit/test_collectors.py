@@ -3,7 +3,6 @@
 import base64
 import functools
 import gzip
-import os
 import threading
 import tracemalloc
 from contextlib import contextmanager, suppress
@@ -26,20 +25,11 @@ from tests.patience import PATIENCE_S
 from tests.unit.security.tls_ends import authority, other_authority, server_context
 from tests.unit.test_http import ANSWERS, dripping
 from tests.unit.test_metrics_line import a_line, of_a_job
+from tests.unit.test_metrics_otlp import fresh_senders  # noqa: F401 (a fixture)
 
 OK = b"HTTP/1.1 200 OK\r\n"
 PROTOBUF = OK + b"Content-Type: application/x-protobuf\r\n"
 LENGTH = b"Content-Length: %d\r\n\r\n"
-
-
-@pytest.fixture(autouse=True)
-def _fresh(monkeypatch):
-    for name in [name for name in os.environ if name.startswith("OTEL_")]:
-        monkeypatch.delenv(name, raising=False)
-    yield
-    for sender in background._senders.values():
-        sender.close()
-    background._senders.clear()
 
 
 class Hostile:
@@ -169,26 +159,25 @@ def test_no_header_that_a_collector_quotes_is_logged(
 
 
 WRAPPED = base64.encodebytes(f"collector-user:{TOKEN * 4}".encode()).decode()
-NO_HEADERS = {
-    "base64 in lines, in a file": ("Authorization=Basic ${env:T}", {"T": WRAPPED}),
-    "base64 in lines, in the environment": (
-        None,
-        {"OTEL_EXPORTER_OTLP_HEADERS": f"Authorization=Basic%20{WRAPPED.replace(chr(10), '%0A')}"},
-    ),
-    "a value without a name": ("x-tenant=lake,${env:T}", {"T": f"x-key={TOKEN},{TOKEN}"}),
-    "a colon in the environment": (
-        None,
-        {"OTEL_EXPORTER_OTLP_HEADERS": f"Authorization: Bearer {TOKEN}"},
-    ),
-    "a character that Latin-1 lacks": ("x-key=${env:T}", {"T": f"{TOKEN}\u20ac"}),
-}
+ESCAPED = WRAPPED.replace("\n", "%0A")
+VARIABLE = "OTEL_EXPORTER_OTLP_HEADERS"
 
 
-@pytest.mark.parametrize("case", NO_HEADERS)
-def test_what_cannot_be_a_header_is_neither_sent_nor_shown(case, caplog, monkeypatch):
-    headers, environment = NO_HEADERS[case]
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
+@pytest.mark.parametrize(
+    ("headers", "name", "value"),
+    [
+        ("Authorization=Basic ${env:T}", "T", WRAPPED),
+        (None, VARIABLE, f"Authorization=Basic%20{ESCAPED}"),
+        ("x-tenant=lake,${env:T}", "T", f"x-key={TOKEN},{TOKEN}"),
+        (None, VARIABLE, f"Authorization: Bearer {TOKEN}"),
+        ("x-key=${env:T}", "T", f"{TOKEN}\u20ac"),
+    ],
+    ids=["base64 in lines", "in the environment", "without a name", "a colon", "not Latin-1"],
+)
+def test_what_cannot_be_a_header_is_neither_sent_nor_shown(
+    headers, name, value, caplog, monkeypatch
+):
+    monkeypatch.setenv(name, value)
     with answering(OK + LENGTH % 0) as collector:
         if headers is not None:
             output = OtlpOutput(collector.url, Secret(headers))
@@ -312,9 +301,8 @@ def test_an_answer_is_not_unpacked(first, send, caplog):
     assert server.headers[0]["Accept-Encoding"] == "identity"
 
 
-@pytest.mark.parametrize("send", [send_by_otlp], ids=["otlp"])
 @pytest.mark.parametrize("body", [b"\xff" * 9, b"not OTLP"])
-def test_an_answer_that_is_not_otlp_is_told(send, body, caplog):
+def test_an_answer_that_is_not_otlp_is_told(body, caplog):
     with answering(PROTOBUF + LENGTH % len(body) + body) as collector:
-        send(collector.url)
+        send_by_otlp(collector.url)
     assert "no answer of OTLP" in only_message(caplog)

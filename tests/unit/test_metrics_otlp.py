@@ -47,7 +47,7 @@ def collector():
 
 
 @pytest.fixture(autouse=True)
-def _fresh(monkeypatch):
+def fresh_senders(monkeypatch):
     """Nothing of this machine's environment, or of an earlier test."""
     for name in [name for name in os.environ if name.startswith("OTEL_")]:
         monkeypatch.delenv(name, raising=False)
