@@ -65,6 +65,8 @@ def test_wrong_usage(wrong, capsys):
         main(wrong)
     assert raised.value.code == 2
     assert "usage: pykafka-sink" in capsys.readouterr().err
+    for incomplete in ([], ["transactions"]):
+        assert main(incomplete) == 2
 
 
 COMMANDS = "broker package jobs job conf docs transactions"

@@ -234,9 +234,10 @@ def test_the_histogram_leads_to_the_slowest_task(collector):
     assert exemplar.as_double == 16 == task.attributes["pykafka_sink.task.request_latency_max_ms"]
     assert task.start <= exemplar.time_unix_nano <= task.end
     put(collector, timed(batch_id=4), signals=("metrics",))
-    _, without_traces = collector.points(LATENCY)
-    assert not without_traces.exemplars
     assert len(collector.traces) == 1
+    slowest = {**timed()["slowest_tasks"][0], "request_latency_max_ms": 0}
+    put(collector, timed(batch_id=5, slowest_tasks=[slowest]))
+    assert not [one for point in collector.points(LATENCY)[1:] for one in point.exemplars]
 
 
 def test_clocks_that_differ_make_no_span_end_before_it_begins(collector):
@@ -577,6 +578,13 @@ def test_what_fails_is_told_once_and_so_is_that_it_no_longer_does(told):
     again = f"INFO metrics.otlp: traces are sent to {where} again; those of 3 batch(es) are lost"
     assert messages(told) == [lost, again]
     assert len(collector.traces) == 2
+
+
+def test_certificates_that_are_missing_are_told(collector, monkeypatch, told):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", "/not/there.pem")
+    send(to(collector.endpoint.replace("http:", "https:"), timeout_ms=SHORT_MS))
+    (message,) = messages(told)
+    assert "/not/there.pem" in message
 
 
 def test_what_a_receiver_refuses_a_part_of_is_told(collector, told):

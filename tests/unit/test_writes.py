@@ -304,6 +304,11 @@ class TestDataSource:
         assert type(restored.options) is kind
         assert b"marked-hush" not in pickle.dumps(restored)
 
+    def test_credentials_that_are_missing_are_told_before_anybody_is_asked(self):
+        login = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
+        with pytest.raises(ConfigError, match=r"needs kafka\.sasl\.username"):
+            KafkaSinkDataSource({**OPTIONS, **login}).writer(ONE_COLUMN, False)
+
     def test_the_process_that_commits_plans_nothing(self, monkeypatch):
         """All is written: a cluster that is away, or other transactional ids, must not end that."""
 
