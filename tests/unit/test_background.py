@@ -68,12 +68,28 @@ def ends(queue):
     return not queue._thread.is_alive()
 
 
+def answer_of_fork(answer):
+    """Whether ``answer()`` holds in a fork of this process."""
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if answer() else 1)
+    return os.waitpid(child, 0)[1] == 0
+
+
 def test_a_fork_does_not_wait_for_a_thread_that_it_has_not():
     with module._guard:
-        child = os.fork()
-        if child == 0:
-            os._exit(not module._guard.acquire(blocking=False))
-        assert os.waitpid(child, 0)[1] == 0
+        assert answer_of_fork(lambda: module._guard.acquire(blocking=False))
+
+
+def test_a_fork_sends_with_a_thread_of_its_own():
+    """The sender of the process that it comes from takes lines there, and nobody sends them."""
+    sent = []
+
+    def send(place):
+        return enqueue_line(place, lambda: lambda line, lost: sent.append(line), line(), PATIENCE_S)
+
+    assert send("a").wait(PATIENCE_S)
+    assert answer_of_fork(lambda: send("a").wait(PATIENCE_S) and len(sent) == 2)
 
 
 def test_what_is_told_of_partitions_is_not_sent():

@@ -644,15 +644,3 @@ def test_a_process_of_the_users_own_sends_all_before_it_ends(collector):
     assert [len(collector.traces), len(collector.metrics)] == [3, 3]
 
 
-def test_a_fork_has_a_thread_of_its_own(collector):
-    output = to(collector.endpoint)
-    send(output)
-    child = os.fork()
-    if child == 0:
-        try:
-            send(output)
-            os._exit(0)
-        finally:
-            os._exit(1)
-    assert os.waitpid(child, 0)[1] == 0
-    assert len(collector.traces) == 2
