@@ -642,5 +642,3 @@ def test_a_process_of_the_users_own_sends_all_before_it_ends(collector):
     )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
     assert [len(collector.traces), len(collector.metrics)] == [3, 3]
-
-
