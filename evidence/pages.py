@@ -6,7 +6,6 @@ python -m evidence pages
 from evidence.chaos import table as chaos
 from evidence.compatibility import table as compatibility
 from evidence.harness.planning import parser_of, show
-from evidence.java_metrics import table as java_metrics
 from evidence.outage import first_lines
 from evidence.parity import results as parity
 from evidence.week import page as week
@@ -15,7 +14,6 @@ WRITERS = {
     "internals/reliability.md, internals/scale.md": chaos.main,
     "compatibility.md, internals/compatibility.md": compatibility.main,
     "internals/parity.md": parity.main,
-    "internals/java-metrics.md": java_metrics.main,
     "troubleshooting.md": first_lines.write,
     "internals/week.md": week.write,
 }

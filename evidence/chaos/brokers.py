@@ -2,8 +2,10 @@
 
 python -m evidence chaos                      # all faults, 2 million records each
 python -m evidence chaos kill cut --records 200000
+python -m evidence chaos none --jobs batch --records 100000000 --pause-ms 0
+python -m evidence chaos none --jobs batch --partitions 1000
 
-Writes evidence/chaos/results.json and the table in docs/internals/reliability.md.
+The last two are a large job and a wide topic. Without them, the first one writes evidence/chaos/results.json and the table in docs/internals/reliability.md.
 """
 
 import contextlib
@@ -34,7 +36,7 @@ from tests.patience import PATIENCE_MS
 from tests.proxy import TcpProxy
 
 RECORDS = 2_000_000
-_PARTITIONS = 6
+PARTITIONS = 6
 _REPLICAS = (1, 2, 3)
 
 
@@ -91,17 +93,16 @@ def kill_python_workers(spark):
                 worker.kill()
 
 
-def create_topic(kafka, name):
-    """Six partitions, their replicas on brokers 1, 2 and 3, min.insync.replicas 2."""
+def create_topic(kafka, name, partitions):
+    """Its replicas are on brokers 1, 2 and 3; min.insync.replicas is 2."""
     assignments = [
         CreatableReplicaAssignment(p, [_REPLICAS[(p + i) % 3] for i in range(3)])
-        for p in range(_PARTITIONS)
+        for p in range(partitions)
     ]
     config = [CreatableTopicConfig("min.insync.replicas", "2")]
     with AdminClient.connect(kafka.bootstrap_servers) as admin:
-        error = admin.create_topics([CreatableTopic(name, -1, -1, assignments, config)], 30_000)[
-            name
-        ]
+        asked = [CreatableTopic(name, -1, -1, assignments, config)]
+        error = admin.create_topics(asked, PATIENCE_MS)[name]
     if error is not None:
         raise error
 
@@ -110,9 +111,9 @@ def run(spark, kafka, proxies, fault_name, job_name, arguments, folder):
     """One job under one fault; what came out of it."""
     fault = FAULTS[fault_name]
     topic = f"{fault_name}-{job_name}"
-    create_topic(kafka, topic)
-    create_topic(kafka, dead_letter_topic(topic))
-    situation = Situation(kafka, proxies, topic, _PARTITIONS, threading.Event())
+    for name in (topic, *([dead_letter_topic(topic)] if job_name == "stream" else [])):
+        create_topic(kafka, name, arguments.partitions)
+    situation = Situation(kafka, proxies, topic, arguments.partitions, threading.Event())
     story = []
 
     def suffer():
@@ -147,7 +148,7 @@ def run(spark, kafka, proxies, fault_name, job_name, arguments, folder):
     thread.join()
     kafka.await_in_sync(PATIENCE_MS)
     servers = kafka.bootstrap_servers
-    verdict = judge_job(job_name, servers, topic, _PARTITIONS, arguments.records, metrics)
+    verdict = judge_job(job_name, servers, topic, arguments.partitions, arguments.records, metrics)
     lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
     return {
         "fault": fault_name,
@@ -169,6 +170,7 @@ def main(words=None):
     parser.add_argument("faults", nargs="*", default=list(FAULTS), help=", ".join(FAULTS))
     parser.add_argument("--jobs", nargs="*", default=list(JOBS), choices=list(JOBS))
     parser.add_argument("--records", type=int, default=RECORDS)
+    parser.add_argument("--partitions", type=int, default=PARTITIONS)
     parser.add_argument("--pause-ms", type=int, default=40, help="per 1,000 rows of a task")
     arguments = parser.parse_args(words)
     if arguments.plan:
@@ -184,7 +186,7 @@ def main(words=None):
                         result = run(spark, kafka, proxies, fault, job, arguments, Path(name))
                         print(json.dumps(result), flush=True)
                         results.append(result)
-    if arguments.records == RECORDS:
+    if (arguments.records, arguments.partitions) == (RECORDS, PARTITIONS):
         write_results(results)
     wrong = ("lost", "doubled", "out_of_order", "miscounted", "failure")
     return 1 if any(result[name] for result in results for name in wrong) else 0

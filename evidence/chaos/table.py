@@ -15,8 +15,6 @@ from tests.simulation.bugs import PRODUCER_BUGS, SASL_BUGS
 RESULTS = Path(__file__).parent / "results.json"
 EXACTLY_ONCE = RESULTS.with_name("exactly_once_results.json")
 _EVIDENCE = RESULTS.parents[1]
-HUNDRED_MILLION = _EVIDENCE / "scale" / "hundred_million.json"
-SPARK_SCALE = _EVIDENCE / "scale" / "spark_results.json"
 PLANTED = RESULTS.with_name("planted_results.json")
 LOST = _EVIDENCE / "lost" / "results.json"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "reliability.md"
@@ -218,28 +216,6 @@ def planted_table(results):
 SCALE_DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "scale.md"
 
 
-def jobs_table(costs):
-    """One row per job."""
-    lines = [
-        "| job | rows | seconds | before the first task, ms | after the last task, ms "
-        "| of it transactions, ms | commit message, bytes | largest worker, MiB "
-        "| connections at once | connections made | metadata requests | produce requests "
-        "| InitProducerId |",
-        "| --- |" + " ---: |" * 12,
-    ]
-    for cost in costs:
-        counted = cost["requests"]
-        commit_ms = "" if cost["commit_ms"] is None else f"{cost['commit_ms']:,.0f}"
-        lines.append(
-            f"| {cost['job']} | {cost['records']:,} | {cost['seconds']:,} | {cost['before_ms']:,} "
-            f"| {cost['after_ms']:,} | {commit_ms} | {cost['message_bytes']:,} "
-            f"| {cost['worker_peak_mib']:.0f} | {cost['connections_peak']} "
-            f"| {counted['connections']:,} | {counted['metadata']:,} | {counted['produce']:,} "
-            f"| {counted['init_producer_id']:,} |"
-        )
-    return "\n".join(lines)
-
-
 def storms_table(results):
     """One row per fleet and step."""
     lines = [
@@ -260,36 +236,8 @@ def storms_table(results):
     return "\n".join(lines)
 
 
-def hundred_million_table(result):
-    """One row for each figure."""
-    names = {
-        "guarantee": "delivery",
-        "rows": "rows",
-        "read": "records read",
-        "ids": "ids found",
-        "is_checksum_right": "checksum as expected",
-        "seconds": "seconds of the job",
-        "requests": "produce requests",
-        "retries": "batches sent again",
-        "connections": "connections at once, readers' not counted",
-        "worker_peak_mib": "largest Python worker, MiB",
-        "jvm_peak_mib": "driver's JVM, in which the tasks run, MiB",
-        "kafka": "Kafka",
-        "commit": "commit",
-    }
-    lines = ["| figure | value |", "| --- | ---: |"]
-    for key, name in names.items():
-        if key in result:
-            value = result[key]
-            is_count = isinstance(value, int) and not isinstance(value, bool)
-            lines.append(f"| {name} | {f'{value:,}' if is_count else value} |")
-    return "\n".join(lines)
-
-
 def render_scale(text):
-    """The document with its tables as they are now."""
-    text = replaced(text, "hundred million", hundred_million_table(dict(read(HUNDRED_MILLION))))
-    text = replaced(text, "jobs", jobs_table(read(SPARK_SCALE)))
+    """The document with its table as it is now."""
     return replaced(text, "storms", storms_table(read(fleet.RESULTS)))
 
 

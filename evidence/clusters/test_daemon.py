@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from contextlib import contextmanager
 
@@ -51,18 +50,6 @@ class TellWorker:
         return with_values(arrow_batch, [told] * arrow_batch.num_rows)
 
 
-class KillFirst:
-    """An interceptor: the first attempt at a task dies with its worker when it has rows."""
-
-    def on_send(self, arrow_batch):
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        if context.attemptNumber() == 0 and context.partitionId() == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return arrow_batch
-
-
 def with_values(arrow_batch, new):
     return pa.RecordBatch.from_arrays([pa.array(new, pa.binary())], schema=arrow_batch.schema)
 
@@ -93,36 +80,6 @@ def test_a_batch_is_written_by_workers_of_the_daemon_which_are_used_again(spark,
     assert len({*workers, *again}) <= 2, "as many as task slots"
     write(spark, kafka, plain)
     assert numbers(kafka, plain) == list(range(ROWS))
-
-
-@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-def test_a_stream_is_written_whole(spark, kafka, new_topic, tmp_path, guarantee):
-    topic, source = new_topic(), str(tmp_path / "in")
-    spark.range(0, ROWS, 1, 6).write.parquet(source)
-    options = {"delivery.guarantee": guarantee, "topic": topic}
-    if guarantee == "exactly-once":
-        options["transactional.id.prefix"] = topic
-        options["transaction.log.replication.factor"] = "1"
-    query = (
-        spark.readStream.schema("id BIGINT")
-        .option("maxFilesPerTrigger", "2")
-        .parquet(source)
-        .selectExpr("cast(id as string) value")
-        .writeStream.format("pykafka-sink")
-        .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-        .options(**options)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    assert numbers(kafka, topic) == list(range(ROWS))
-
-
-def test_a_worker_that_is_killed_is_forked_anew(spark, kafka, new_topic):
-    topic = new_topic()
-    write(spark, kafka, topic, interceptors=f"{__name__}:KillFirst")
-    assert sorted(set(numbers(kafka, topic))) == list(range(ROWS))
 
 
 def test_other_python_code_of_the_application_runs_in_these_workers(spark):

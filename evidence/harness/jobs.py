@@ -1,7 +1,7 @@
 """The jobs that write while brokers fail, a batch and a stream of the same records, and what is found of them.
 
 The rows of a stream have a bad one now and then, which becomes a dead letter.
-A record's value begins with its id in ten digits. Its key names the sequence it belongs to: rows of
+A record's value begins with its id in ten digits, and goes on with the same letter. Its key names the sequence it belongs to: rows of
 one key are written by one task after the other, in rising order of their ids.
 """
 
@@ -20,7 +20,8 @@ ID_DIGITS = 10
 KEYS = 500
 _BATCH_TASKS = 4
 _FILES = 100
-_VALUE_BYTES = 100
+VALUE_BYTES = 100
+_PADDING = b"x" * (VALUE_BYTES - ID_DIGITS)
 _BAD_EVERY = 4_999
 
 
@@ -34,7 +35,7 @@ def rows_of(ids, sequence, pause_ms, has_bad_rows=False):
     has_bad_rows: a few have a timestamp before 1970
     """
     pause = f"substring(java_method('java.lang.Thread', 'sleep', {pause_ms}L), 1, 0)"
-    padding = f"repeat('x', {_VALUE_BYTES - ID_DIGITS})"
+    padding = f"repeat('x', {VALUE_BYTES - ID_DIGITS})"
     is_bad = f"id % {_BAD_EVERY} = {_BAD_EVERY - 1}"
     timestamp = f"if({is_bad}, timestamp_millis(-1), null) as timestamp"
     return ids.selectExpr(
@@ -140,7 +141,9 @@ def _ids(bootstrap_servers, topic, partitions):
                     assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
                     ended.add(message.partition())
                 else:
-                    yield int(message.value()[:ID_DIGITS]), message.partition(), message.key()
+                    value = message.value()
+                    assert value[ID_DIGITS:] == _PADDING, f"not a value of the job: {value}"
+                    yield int(value[:ID_DIGITS]), message.partition(), message.key()
     finally:
         reader.close()
 

@@ -1,13 +1,15 @@
-"""Brokers get racks one after the other, under a stream; later its tasks' rack goes and comes back."""
+"""Brokers get racks one after the other, under a stream (KIP-1123); later its tasks' rack goes and comes back."""
 
 import json
 from collections import Counter
 from typing import NamedTuple
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
-from evidence.long.test_broker_racks import HOME, OPTIONS, ZONES, Unzoned
-from tests.patience import eventually
+from spark_kafka_sink.localkafka.settings import render_properties
+from tests.local_kafka import PatientKafka
+from tests.patience import NO_OTHER_TIMEOUT, PATIENCE_S, eventually
 from tests.reading import read_topic
 from tests.spark.test_streaming import read_files, write_file
 from tests.twin import partition_for_key
@@ -17,6 +19,47 @@ pytestmark = pytest.mark.timeout(1800)
 TOPIC, PARTITIONS, ROWS = "racks-stream", 6, 1000
 IN_A_ROW = 3
 """Micro-batches that must look alike before the brokers change again."""
+ZONES = {2: "zone-b", 3: "zone-c", 1: "zone-a"}
+"""In order of the rolling restart: the zone of the producer comes last."""
+HOME = 1
+OPTIONS = {
+    "partitioner_rack_aware": "true",
+    "client_rack": ZONES[HOME],
+    "metadata_max_age_ms": "200",
+    "batch_size": "4096",
+    # Each batch goes to any partition with the same chance, however slow a broker is.
+    "partitioner_adaptive_partitioning_enable": "false",
+    **NO_OTHER_TIMEOUT,
+}
+
+
+class Unzoned(PatientKafka):
+    """Three brokers without a rack at first, and what another client sees of them."""
+
+    def __init__(self, **properties):
+        properties = {name.replace("_", "."): value for name, value in properties.items()}
+        super().__init__(3, server_properties={"auto.create.topics.enable": "false", **properties})
+        self._other = None
+
+    def start(self):
+        super().start()
+        self._other = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+
+    def leaders(self, topic):
+        """The leader of each partition."""
+        partitions = self._other.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
+        return {number: one.leader for number, one in partitions.items()}
+
+    def zones(self):
+        """The rack of each broker that runs."""
+        nodes = self._other.describe_cluster(request_timeout=PATIENCE_S).result(PATIENCE_S).nodes
+        return {node.id: node.rack for node in nodes}
+
+    def put_into_zone(self, broker_id):
+        """Add a line to the properties of a broker that is stopped."""
+        file = self.data_directory(broker_id).parent / "server.properties"
+        line = render_properties({"broker.rack": ZONES[broker_id]})
+        file.write_text(file.read_text(encoding="ascii") + line, encoding="ascii")
 
 
 @pytest.fixture(scope="module")

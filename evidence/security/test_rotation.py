@@ -25,8 +25,7 @@ from tests.broker.producing import batch_of, plan_of
 from tests.patience import NO_OTHER_TIMEOUT, PATIENCE_S, eventually
 from tests.security.acls import sees
 from tests.security.stores import STORE_PASSWORD
-from tests.security.writing import VALUES, ids_in, values_in
-from tests.spark.test_streaming import ROWS_PER_FILE, read_files, write_file
+from tests.security.writing import VALUES, values_in
 
 FORMS = pytest.mark.parametrize("form", ["PEM", "PKCS12"])
 LISTENER = "MUTUAL_EC"
@@ -120,26 +119,3 @@ def test_the_next_task_of_a_producer_that_is_kept(world, new_topic, tmp_path, fo
             producer.close()
     assert len(set(map(id, producers))) == 1
     assert values_in(world.kafka, topic) == sorted(VALUES * 3)
-
-
-@FORMS
-def test_the_next_micro_batch_of_a_stream(spark, world, new_topic, tmp_path, form):
-    topic, folder = new_topic(), tmp_path / "in"
-    folder.mkdir()
-    rotation = Rotation(world, topic, tmp_path, form)
-    stream = read_files(spark, folder).writeStream.format("pykafka-sink")
-    query = (
-        stream.options(**rotation.options)
-        .option("topic", topic)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .start()
-    )
-    try:
-        for number in range(3):
-            write_file(folder, number)
-            query.processAllAvailable()
-            if number == 0:
-                rotation.rotate()
-    finally:
-        query.stop()
-    assert ids_in(world, topic) == list(range(3 * ROWS_PER_FILE))
