@@ -16,7 +16,7 @@ class Program(NamedTuple):
 
     module: has ``main(words)``, which returns an exit code; "" if it is a suite of pytest
     tests: files and folders of the suite; marks: which of its tests, as pytest takes it
-    document: the module whose ``main()`` writes the suite's results into a page afterwards
+    document: the module whose ``PAGES`` are written afterwards, with the suite's results
     environment: the extra of pyproject.toml, beside ``dev``; "release" has an environment of its own
     machine: what has to be installed on the machine, beside Java
     usual: words that it is given if there are none

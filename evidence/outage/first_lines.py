@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from evidence.chaos.table import replaced
+from evidence.harness import pages
 from evidence.harness.keeping import replace
 from evidence.harness.planning import parser_of, show
 from spark_kafka_sink.localkafka import AUTHORIZER
@@ -36,7 +36,6 @@ from tests.local_kafka import PatientKafka
 
 RESULTS = Path(__file__).with_name("first_lines.json")
 _REPOSITORY = Path(__file__).parents[2]
-DOCUMENT = _REPOSITORY / "docs" / "troubleshooting.md"
 SINKS = ("pykafka-sink", "kafka")
 LATEST_S = 10.0
 """A line of ours that comes later is too late."""
@@ -427,14 +426,12 @@ def cause_of(error):
     return found[1] if found else None
 
 
-def render(text):
-    """The document with the table as it is kept."""
-    return replaced(text, "first lines", "\n".join(table(read())))
+def tables():
+    """Of docs/troubleshooting.md."""
+    return {"first lines": table(read())}
 
 
-def write():
-    """Write the document again."""
-    DOCUMENT.write_text(render(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
+PAGES = {pages.DOCS / "troubleshooting.md": tables}
 
 
 def read():
@@ -469,8 +466,8 @@ def main(words=None):
     rows = run(chosen)
     if given.keep:
         replace(RESULTS, json.dumps(with_kept(rows), indent=1, ensure_ascii=False) + "\n")
-        write()
-    print("\n".join(table(rows)))
+        pages.write(PAGES)
+    print(table(rows))
     late = [row["cause"] for row in rows if is_too_late(row)]
     print(f"{len(rows)} outages, {len(late)} told later than {LATEST_S:.0f} s: {late}")
     return 1 if late else 0
@@ -502,13 +499,15 @@ def run(outages):
 
 def table(rows):
     """The results as a table of Markdown."""
-    yield "| what happens | pykafka-sink says first | s | Spark's own sink says first | s |"
-    yield "| --- | --- | ---: | --- | ---: |"
-    for row in rows:
-        cells = [row["cause"]]
-        for sink in SINKS:
-            cells += [shown(row[sink]["line"]), seconds_of(row[sink])]
-        yield "| " + " | ".join(cells) + " |"
+    cells = [
+        [
+            row["cause"],
+            *(cell for s in SINKS for cell in (shown(row[s]["line"]), seconds_of(row[s]))),
+        ]
+        for row in rows
+    ]
+    heads = ["what happens", f"{SINKS[0]} says first", "s", "Spark's own sink says first", "s"]
+    return pages.table(heads, cells)
 
 
 def shown(line, longest=90):

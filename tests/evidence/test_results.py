@@ -7,40 +7,32 @@ from pathlib import Path
 import pytest
 
 from evidence.brokers_versions import zookeeper_kafka
-from evidence.chaos import table as chaos_table
 from evidence.chaos.exactly_once import VERSIONS, is_good
 from evidence.chaos.planted import BUGS
 from evidence.chaos.query_faults import IN_ONE_PROCESS, WITH_SPECULATION
 from evidence.chaos.table import EXACTLY_ONCE, LOST, RESULTS, read
 from evidence.compatibility import results, table
 from evidence.compatibility.results import BROKER, FAILED, NO, PASSED, Result
+from evidence.harness.pages import rendered
 from evidence.lost.faults import AT_LEAST_ONCE, JOBS, KILLS
 from evidence.lost.faults import EXACTLY_ONCE as TRANSACTIONS
 from evidence.lost.run import is_good as is_good_although_lost
 from evidence.outage import first_lines
+from evidence.pages import PAGES
 from evidence.pairs.covering import FACTORS, all_pairs, is_possible, jobs, pairs_of
-from evidence.parity import results as parity
 from spark_kafka_sink.transactions.crash_points import POINTS
 from tests.simulation import query_bugs
 from tests.simulation.bugs import PRODUCER_BUGS, SASL_BUGS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-GENERATED = {
-    # What it is made of, beside itself.
-    DOCS / "internals/parity.md": lambda _: parity.render(),
-    chaos_table.DOCUMENT: chaos_table.render,
-    chaos_table.SCALE_DOCUMENT: chaos_table.render_scale,
-    first_lines.DOCUMENT: first_lines.render,
-    table.DOCUMENT: lambda _: table.render(results.read()),
-    table.EVERY_RUN_DOCUMENT: lambda _: table.render_every_run(results.read()),
-}
 
 
-@pytest.mark.parametrize("document", GENERATED, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", PAGES, ids=lambda path: path.name)
 def test_a_generated_document_is_up_to_date(document):
     text = document.read_text(encoding="utf-8")
-    assert text == GENERATED[document](text), f"{document.name}: make evidence NAME=pages"
+    is_new = text == rendered(text, PAGES[document]())
+    assert is_new, f"{document.name}: make evidence NAME=pages"
 
 
 def test_each_outage_is_named_in_time():
