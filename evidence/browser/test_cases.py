@@ -13,17 +13,15 @@ from typing import NamedTuple
 
 import pytest
 
+from evidence.harness.scene import proxied_kafka
 from spark_kafka_sink.__main__ import main
 from spark_kafka_sink.tools.report_advice import line_findings
-from tests.local_kafka import PatientKafka
 from tests.proxy import TcpProxy
 from tests.spark.session import spark_session
 
 HURT = 17
 BATCHES = 22
 PARTITIONS = 6
-_LISTENER = "LINKED"
-_BROKERS = (1, 2, 3)
 _SLOW = 2
 _ROWS = 20_000
 _VALUE_BYTES = 256
@@ -74,16 +72,16 @@ class World:
 
     @property
     def servers(self):
-        return ",".join(link.address for link in self.links.values())
+        return ",".join(link.address for link in self.links)
 
     @contextlib.contextmanager
     def slow_link(self):
         """One broker's answers come late."""
-        self.links[_SLOW].delay_s = 0.2
+        self.links[_SLOW - 1].delay_s = 0.2
         try:
             yield
         finally:
-            self.links[_SLOW].delay_s = 0.0
+            self.links[_SLOW - 1].delay_s = 0.0
 
     @contextlib.contextmanager
     def hung_broker(self):
@@ -111,26 +109,6 @@ class World:
             *("--bootstrap-server", self.kafka.bootstrap_servers, "--alter"),
             *("--entity-type", "clients", "--entity-name", client_id, *what),
         )
-
-
-@contextlib.contextmanager
-def world(spark):
-    with contextlib.ExitStack() as stack:
-        addresses = {}
-
-        def link(broker_id):
-            return stack.enter_context(Link(lambda: addresses[broker_id]))
-
-        links = {broker_id: link(broker_id) for broker_id in _BROKERS}
-        kafka = PatientKafka(
-            len(_BROKERS),
-            listeners={_LISTENER: "PLAINTEXT"},
-            advertised={_LISTENER: [one.address for one in links.values()]},
-        )
-        stack.enter_context(kafka)
-        # Kept: Spark's workers connect also while brokers are stopped.
-        addresses.update({broker_id: kafka.address(broker_id, _LISTENER) for broker_id in _BROKERS})
-        yield World(kafka, links, spark)
 
 
 class Case(NamedTuple):
@@ -198,7 +176,7 @@ class Run:
 
     def run(self):
         """The file of metrics."""
-        for link in self._world.links.values():
+        for link in self._world.links:
             link.bytes_per_s = self._case.bytes_per_s
         self._write(range(HURT), {})
         hurt = self._case.hurt
@@ -253,8 +231,8 @@ class Run:
 
 @pytest.fixture(scope="module")
 def a_world():
-    with spark_session() as spark, world(spark) as made:
-        yield made
+    with spark_session() as spark, proxied_kafka(3, Link) as (kafka, links):
+        yield World(kafka, links, spark)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])

@@ -22,10 +22,11 @@ from pyspark.sql import SparkSession
 
 from evidence.chaos.table import write_results
 from evidence.harness.faults import FAULTS, Situation
-from evidence.harness.jobs import JOBS, dead_letter_topic, judge_job
+from evidence.harness.jobs import JOBS, Shape, dead_letter_topic, judge_job
 from evidence.harness.planning import parser_of, show
+from evidence.harness.scene import proxied_kafka
 from spark_kafka_sink.config.sink_options import UNIX_SOCKETS
-from spark_kafka_sink.localkafka import FAST_FAILOVER, LocalKafka, LocalKafkaError
+from spark_kafka_sink.localkafka import FAST_FAILOVER
 from spark_kafka_sink.network.admin import AdminClient
 from spark_kafka_sink.protocol.messages.topics import (
     CreatableReplicaAssignment,
@@ -33,7 +34,6 @@ from spark_kafka_sink.protocol.messages.topics import (
     CreatableTopicConfig,
 )
 from tests.patience import PATIENCE_MS
-from tests.proxy import TcpProxy
 
 RECORDS = 2_000_000
 PARTITIONS = 6
@@ -57,32 +57,6 @@ def session(slots=2):
         yield spark
     finally:
         spark.stop()
-
-
-@contextlib.contextmanager
-def cluster(brokers):
-    """Brokers with a second listener, PROXIED, that clients reach through proxies only."""
-    with contextlib.ExitStack() as stack:
-
-        def target_of(broker_id):
-            try:
-                return kafka.address(broker_id, "PROXIED")
-            except LocalKafkaError as error:  # it is being stopped, and a client still tries
-                raise ConnectionRefusedError(str(error)) from error
-
-        proxies = [
-            stack.enter_context(TcpProxy(lambda b=broker_id: target_of(b)))
-            for broker_id in range(1, brokers + 1)
-        ]
-        kafka = LocalKafka(
-            brokers,
-            start_timeout_ms=PATIENCE_MS,
-            stop_timeout_ms=PATIENCE_MS,
-            server_properties=FAST_FAILOVER,
-            listeners={"PROXIED": "PLAINTEXT"},
-            advertised={"PROXIED": [proxy.address for proxy in proxies]},
-        )
-        yield stack.enter_context(kafka), proxies
 
 
 def kill_python_workers(spark):
@@ -138,7 +112,7 @@ def run(spark, kafka, proxies, fault_name, job_name, arguments, folder):
     thread.start()
     failure = ""
     try:
-        JOBS[job_name](spark, options, arguments.records, arguments.pause_ms, folder)
+        JOBS[job_name](spark, options, arguments.records, Shape(arguments.pause_ms), folder)
     except Exception as error:
         failure = str(error)
     seconds = time.monotonic() - started
@@ -178,7 +152,7 @@ def main(words=None):
     results = []
     with session() as spark, tempfile.TemporaryDirectory() as name:
         for brokers in sorted({FAULTS[fault].brokers for fault in arguments.faults}):
-            with cluster(brokers) as (kafka, proxies):
+            with proxied_kafka(brokers, server_properties=FAST_FAILOVER) as (kafka, proxies):
                 for fault in arguments.faults:
                     if FAULTS[fault].brokers != brokers:
                         continue

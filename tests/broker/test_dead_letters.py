@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from spark_kafka_sink.__main__ import main
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.entry_points import Hook
-from spark_kafka_sink.base.errors import ConfigError, TopicError
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.model import NO_PRODUCER, ColumnPositions, TopicPartition
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig, TopicLimits
@@ -86,14 +86,6 @@ def test_the_topic_is_created_as_the_options_say(strict_kafka):
     assert topics.created("dl-made-dead") == {0: [1], 1: [1], 2: [1]}
     assert topics.own_configs("dl-made-dead") == {}
     assert checked(given).dead_letters == checked(given).dead_letters
-
-
-def test_a_topic_that_cannot_be_created_names_the_option(strict_kafka):
-    strict_kafka.create_topic("dl-three", 1)
-    with pytest.raises(TopicError) as raised:
-        checked(options(strict_kafka, "dl-three", **{f"{DEAD}replication.factor": "3"}))
-    assert "cannot be created by errors.deadletterqueue.topic.name" in str(raised.value)
-    assert "errors.deadletterqueue.topic.replication.factor = 3 is more" in str(raised.value)
 
 
 def test_a_compacted_topic_is_refused(strict_kafka):
@@ -290,12 +282,6 @@ def test_any_other_topic_is_not_written_again(kafka, capsys):
     assert dead.run(capsys, "replay", *given)[1]["written"] == {dead.name: 1}
 
 
-def test_a_topic_is_not_written_behind_itself(dead, capsys):
-    code, text = dead.run(capsys, "replay", "--to-topic", dead.name, "--yes")
-    assert code == 2
-    assert "is the topic that is read" in text
-
-
 @pytest.mark.parametrize(
     ("offsets", "problem"), [("0:100000", "partition 0 ends at"), ("7:0", "partition 7: it has 2")]
 )
@@ -304,25 +290,6 @@ def test_offsets_that_the_topic_does_not_have(dead, capsys, offsets, problem):
         code, text = dead.run(capsys, *action.split(), "--from", offsets)
         assert code == 2
         assert problem in text
-
-
-def test_a_cause_that_there_is_not(capsys):
-    given = ["--bootstrap-server", "nowhere:1", "--topic", "t", "--cause", "to-large"]
-    with pytest.raises(SystemExit) as raised:
-        main(["dead-letters", "count", *given])
-    assert raised.value.code == 2
-    assert "'to-large' is none of interceptor, not-encodable, " in capsys.readouterr().err
-
-
-def test_what_was_cut_off_is_left_out(kafka, capsys):
-    dead = Dead(kafka)
-    allowed = ("--allow-topic", dead.topic)
-    _, found = dead.run(capsys, "replay", "--cause", "too-large", *allowed, "--yes", "--json")
-    assert found["written"] == {}
-    assert found["left_out"] == {
-        "a part of the row is missing: it was cut off": 2,
-        "of cause bad-partition, which --cause does not name": 7,
-    }
 
 
 def test_a_function_of_the_users_own_mends_them(kafka, capsys):
@@ -341,22 +308,6 @@ def test_nothing_is_written_without_a_yes(kafka, capsys):
     assert "Not written: 2 a part of the row is missing: it was cut off" in text
     assert "--yes confirms" in text
     assert [r.value for r in read_topic(dead.servers, dead.topic)] == [b"good"]
-
-
-def test_nothing_is_asked_where_nothing_can_be_replayed(kafka, capsys):
-    """The dead letters were announced, and then none was written."""
-    dead = Dead(kafka)
-    code, text = dead.run(capsys, "replay", "--cause", "too-large", "--allow-topic", dead.topic)
-    assert code == 0
-    assert "nothing written" in text
-    assert "2 not written: a part of the row is missing: it was cut off" in text
-
-
-def test_a_topic_that_does_not_exist(strict_kafka, capsys):
-    servers = strict_kafka.bootstrap_servers
-    code = main(["dead-letters", "count", "--bootstrap-server", servers, "--topic", "cdl-missing"])
-    assert code == 1
-    assert "topic 'cdl-missing': UNKNOWN_TOPIC_OR_PARTITION" in capsys.readouterr().err
 
 
 REPAINT = "\x1b[2J\x1b[1;1Hflights\x9b31m\u202e"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import struct
-import threading
 from collections import Counter
 from contextlib import closing
 from typing import NamedTuple
@@ -14,21 +13,16 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 
 from evidence.harness.jobs import Verdict, judge
-from spark_kafka_sink.base.errors import TopicError
 from spark_kafka_sink.network import admin as admin_module
 from spark_kafka_sink.network.transport import SelectorNetwork
 from spark_kafka_sink.producer import producer as producer_module
 from spark_kafka_sink.protocol.messages.client import GetTelemetrySubscriptionsRequest
 from tests.broker.producing import (
-    Topics,
-    append,
     batch_of,
-    creating,
     open_producer,
     plan_of,
     producer_for,
     send,
-    write,
 )
 from tests.patience import PATIENCE_S, eventually
 from tests.reading import consumer, read_topic
@@ -136,33 +130,11 @@ class TestVersions:
             versions.setdefault(api_key, set()).add(version)
         assert versions == HIGHEST_COMMON[broker.version]
 
-    def test_of_topic_creation(self, broker, sent):
-        topic = f"bv-created-{broker.version}"
-        write(creating(broker.bootstrap_servers, partitions="2"), topic, [b"v"])
-        assert {version for key, version in sent if key == CREATE_TOPICS} == {CREATE_TOPICS_VERSION}
-        assert [r.value for r in read_topic(broker.bootstrap_servers, topic)] == [b"v"]
-
     def test_the_recorded_answers_are_those_of_this_broker(self, broker):
         """test_network_client works with them."""
         answers = recorded(broker.version)
         for version in (0, 1, 2, FUTURE_VERSION):
             assert ask(broker.address(1), version) == answers[version]
-
-
-def test_a_recreated_topic_is_found_out_by_metadata(kafka_3_9):
-    """Until Kafka 4.1, produce requests name topics without their id: only metadata can tell."""
-    servers, topic = kafka_3_9.bootstrap_servers, "bv-recreated"
-    topics = Topics(servers)
-    kafka_3_9.create_topic(topic)
-    with producer_for(servers, metadata_max_age_ms="100") as producer:
-        append(producer, topic, [b"old"])
-        producer.flush()
-        topics.delete(topic)
-        kafka_3_9.create_topic(topic)
-        assert eventually(lambda: not producer.is_healthy)
-        with pytest.raises(TopicError, match=f"'{topic}' was deleted and created again"):
-            append(producer, topic, [b"for the old one"])
-    assert read_topic(servers, topic) == []
 
 
 SEGMENT_ROWS = 20_000
@@ -245,59 +217,6 @@ def test_indexes_and_timestamps(kafka):
     text = kafka.run_tool("DumpLogSegments", "--verify-index-only", "--files", ",".join(indexes))
     assert "Found mismatches" not in text
     assert "not found" not in text
-
-
-def test_a_group_of_three_reads_every_record_once(kafka):
-    topic = "group-of-three"
-    kafka.create_topic(topic, 6)
-    seen = []
-    shares = [0, 0, 0]
-    group_is_complete = threading.Event()
-    done = threading.Event()
-    lock = threading.Lock()
-
-    def read(number):
-        reader = consumer(
-            kafka.bootstrap_servers,
-            **{
-                "group.id": "three",
-                "auto.offset.reset": "earliest",
-                "enable.partition.eof": False,
-                "partition.assignment.strategy": "cooperative-sticky",
-            },
-        )
-        reader.subscribe([topic])
-        try:
-            while not done.is_set():
-                messages = reader.consume(500, timeout=0.2)
-                with lock:
-                    shares[number] = len(reader.assignment())
-                    if shares == [2, 2, 2]:
-                        group_is_complete.set()
-                if not messages:
-                    continue
-                reader.commit(asynchronous=False)
-                with lock:
-                    assert all(m.error() is None for m in messages)
-                    seen.extend(m.value() for m in messages)
-                    if len(seen) >= SEGMENT_ROWS:
-                        done.set()
-        finally:
-            reader.close()
-
-    threads = [threading.Thread(target=read, args=(number,)) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    try:
-        # Sent once the group is stable: a rebalance in the middle may rightly deliver a record twice.
-        assert group_is_complete.wait(PATIENCE_S), f"partitions per member: {shares}"
-        send(kafka.bootstrap_servers, topic, [segment_rows()], compression_type="lz4")
-        done.wait(PATIENCE_S)
-    finally:
-        done.set()
-        for thread in threads:
-            thread.join(PATIENCE_S)
-    assert Counter(seen) == Counter(value.as_py() for value in segment_rows().column(1))
 
 
 def test_many_small_flushes_with_no_linger(kafka):

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import subprocess
-import sys
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -27,7 +25,7 @@ from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.localkafka import LocalKafka
-from spark_kafka_sink.network.admin import DEFAULT_SETTINGS, AdminClient
+from spark_kafka_sink.network.admin import AdminClient
 from spark_kafka_sink.protocol.messages.transactions import (
     TRANSACTION_KEY_TYPE,
     EndTxnRequest,
@@ -235,27 +233,6 @@ def test_a_writer_whose_id_was_taken_over_is_told_so(broker, version):
     assert_committed(broker, topic, range(1000, 1300))
 
 
-def test_a_transaction_outlives_the_process_that_wrote_it(kafka):
-    """A worker that ends with its connections open; the driver has three numbers and a name."""
-    topic = "txn-outlives"
-    kafka.create_topic(topic, PARTITIONS)
-    code = f"""
-import pickle, sys
-from tests.broker.producing import open_producer
-from tests.broker.test_transactions import rows, write
-producer = open_producer({kafka.bootstrap_servers!r})
-prepared = write(producer, {topic!r}, "txn.outlives", [rows(0)])
-sys.stdout.buffer.write(pickle.dumps(prepared))
-sys.stdout.flush()
-import os; os.kill(os.getpid(), 9)
-"""
-    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=False)
-    assert done.returncode == -9
-    assert committed(kafka, topic) == []
-    assert end(kafka, pickle.loads(done.stdout)) == "NONE"
-    assert_committed(kafka, topic, range(300))
-
-
 def test_a_timeout_beyond_the_brokers_maximum_fails_the_task_and_names_the_options(kafka):
     with producer_for(kafka.bootstrap_servers) as producer:
         producer.begin_task([])
@@ -355,23 +332,6 @@ def test_it_leaves_nothing_open_that_readers_wait_for(broker, queries):
     assert_not_blocked(broker, query)
 
 
-def test_it_leaves_nothing_open_when_it_was_a_replay(broker, queries):
-    """The replay of a micro-batch that is committed is dropped: nothing is decided once more."""
-    query = queries("late-replay")
-    plan = query.plan()
-    query.protocol.commit(plan, Unit("q", 0, None), [query.attempt(plan, iter([rows(0)]))])
-    again = query.plan()
-
-    def late_rows():
-        winner = query.attempt(again, iter([rows(0)]))
-        assert query.protocol.commit(again, Unit("q", 0, None), [winner]) is None
-        yield rows(0)
-
-    with pytest.raises(SupersededError, match="too late"):
-        query.attempt(again, late_rows())
-    assert_not_blocked(broker, query)
-
-
 BROKERS = (1, 2, 3)
 MINUTES_MS = 300_000
 # Brokers are fenced, and their partitions led by others, when they are silent for this long.
@@ -389,27 +349,6 @@ def trio():
     }
     with PatientKafka(3, server_properties=properties) as kafka:
         yield kafka
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("hung", BROKERS)
-def test_whichever_broker_hangs_the_others_are_asked(trio, hung):
-    """First of the bootstrap list, controller, coordinator: one of these is the one that hangs."""
-    # What waits for the end of a request that hangs does not end in time.
-    settings = DEFAULT_SETTINGS._replace(request_timeout_ms=10 * MINUTES_MS)
-    with AdminClient.connect(trio.bootstrap_servers, settings=settings) as admin:
-        client = TransactionClient(admin)
-        ids = [f"hung-{hung}.{index}" for index in range(6)]
-        client.fence(ids, 60_000, admin.deadline_in(MINUTES_MS))
-        nodes = {node.node_id for node in admin.nodes(admin.deadline_in(MINUTES_MS))}
-        assert nodes == set(BROKERS)
-        trio.pause(hung)
-        try:
-            assert admin.nodes(admin.deadline_in(MINUTES_MS))
-            client.fence(ids, 60_000, admin.deadline_in(MINUTES_MS))
-        finally:
-            trio.resume(hung)
-            trio.await_in_sync()
 
 
 class HungQuery:
@@ -446,51 +385,7 @@ class HungQuery:
             return topic.partitions[LOG_PARTITION].leader_id
 
 
-@contextmanager
-def hung(kafka, broker_id):
-    kafka.pause(broker_id)
-    try:
-        yield
-    finally:
-        kafka.resume(broker_id)
-        kafka.await_in_sync()
-
-
 ROLES = ("coordinator", "leader of the decision log", "first of the bootstrap list")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("is_connected", [True, False])
-def test_a_micro_batch_is_planned_and_committed_while_a_broker_hangs(trio, role, is_connected):
-    """It hangs from before the plan until after the commit: others take over what it had.
-
-    is_connected: the driver has planned before, and has connections to all
-    """
-    query = HungQuery(trio, f"hung-plan-{ROLES.index(role)}-{is_connected}")
-    with query.protocol() as protocol:
-        if is_connected:
-            assert protocol.commit(plan_of_driver(protocol), Unit("q-1", 0, None), []) is not None
-        with hung(trio, query.broker_that_is(role)):
-            plan = plan_of_driver(protocol)
-            written = query.written(plan)
-            assert protocol.commit(plan, Unit("q-1", int(is_connected), None), written) is not None
-    assert_committed(trio, query.topic, range(600))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("is_connected", [True, False])
-def test_a_micro_batch_is_committed_while_a_broker_hangs(trio, role, is_connected):
-    """It hangs from after the last task on. Spark commits in another process than it plans in."""
-    query = HungQuery(trio, f"hung-commit-{ROLES.index(role)}-{is_connected}")
-    with query.protocol() as protocol, query.protocol() as of_another_process:
-        plan = plan_of_driver(protocol)
-        written = query.written(plan)
-        committer = protocol if is_connected else of_another_process
-        with hung(trio, query.broker_that_is(role)):
-            assert committer.commit(plan, Unit("q-1", 0, None), written) is not None
-    assert_committed(trio, query.topic, range(600))
 
 
 POINTS = tuple(p for p in crash_points.POINTS if p.startswith(("plan.", "commit.")))
@@ -679,19 +574,6 @@ def test_what_an_abort_has_left_open_that_was_killed(broker, version):
         found = query.protocol.clean_up_after(plan.driver, plan.token)
         assert found.ended == tuple(sorted(t.transactional_id for t in written))
         assert query.protocol.clean_up_late(found.token) == ()
-
-
-def test_a_prefix_is_released(query, capsys):
-    _, written = query.begin()
-    assert query.command("release", "--yes", "--json") == 0
-    result = json_of(capsys)
-    assert result["aborted"] == sorted(t.transactional_id for t in written)
-    assert result["record"] is None
-    servers = ["--bootstrap-server", query.kafka.bootstrap_servers]
-    assert main(["transactions", "list", *servers, "--log-topic", LOG_TOPIC, "--json"]) == 0
-    assert query.prefix not in {p["prefix"] for p in json_of(capsys)["prefixes"]}
-    assert query.command("release", "--yes") == 0
-    assert "nothing to release" in capsys.readouterr().out
 
 
 def test_what_another_application_holds_back(query, capsys):

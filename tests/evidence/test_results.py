@@ -13,8 +13,9 @@ from evidence.chaos.query_faults import IN_ONE_PROCESS, WITH_SPECULATION
 from evidence.chaos.table import EXACTLY_ONCE, LOST, RESULTS, read
 from evidence.compatibility import results, table
 from evidence.compatibility.results import BROKER, FAILED, NO, PASSED, Result
+from evidence.harness.jobs import JOBS
 from evidence.harness.pages import rendered
-from evidence.lost.faults import AT_LEAST_ONCE, JOBS, KILLS
+from evidence.lost.faults import AT_LEAST_ONCE, KILLS
 from evidence.lost.faults import EXACTLY_ONCE as TRANSACTIONS
 from evidence.lost.run import is_good as is_good_although_lost
 from evidence.outage import first_lines

@@ -11,7 +11,7 @@ from pyspark.errors import PythonException, StreamingQueryException
 
 import spark_kafka_sink
 from spark_kafka_sink.record import dead_letters as faults
-from tests.patience import NO_OTHER_TIMEOUT, PATIENCE_S, reason_given_time
+from tests.patience import NO_OTHER_TIMEOUT, PATIENCE_S
 from tests.reading import read_topic
 from tests.spark import mistaken_hooks
 from tests.spark.test_exactly_once import exactly_once
@@ -41,17 +41,6 @@ def refused(write, frame, topic, **options):
 )
 def test_columns(spark, write, columns, topic, message):
     assert message in refused(write, spark.sql(f"select {columns}"), topic)
-
-
-@pytest.mark.parametrize(
-    "columns", ["'k' as key", f"{GOOD}, 1 as key", f"{GOOD}, 'x' as partition"]
-)
-def test_the_jvm_sink_says_the_same(spark, write, columns):
-    frame = spark.sql(f"select {columns}")
-    ours, theirs = refused(write, frame, "t"), refused(write, frame, "t", sink="kafka")
-    message = theirs.strip().splitlines()[0].split("] ")[-1].removesuffix(".")
-    sentence = next(line for line in ours.splitlines() if "SchemaError:" in line)
-    assert sentence.split("SchemaError: ")[1].removesuffix(".") in message or message in sentence
 
 
 SINK = Path(spark_kafka_sink.__file__).parent
@@ -144,14 +133,7 @@ def test_overwrite(spark, kafka):
     ("options", "message"),
     [
         ({"kafka.batchsize": "1"}, "Did you mean 'kafka.batch.size'?"),
-        ({"kafka.linger.ms": "soon"}, "Invalid value soon for configuration kafka.linger.ms: must"),
-        ({"kafka.acks": "2"}, "Invalid value 2 for configuration kafka.acks: must be one of all"),
         ({"kafka.key.serializer": "x"}, "Kafka option 'kafka.key.serializer' is not supported as"),
-        ({"kafka.value.serializer": "x"}, "Kafka option 'kafka.value.serializer' is not"),
-        ({"kafka.partitioner.class": "org.x.Y"}, "kafka.partitioner=round-robin, murmur3, crc32"),
-        ({"kafka.interceptor.classes": "org.x.Y"}, "interceptors=package.module:Class"),
-        ({"kafka.enable.idempotence": "true", "kafka.acks": "1"}, "Must set kafka.acks to all in"),
-        ({"kafka.delivery.timeout.ms": "10"}, "kafka.delivery.timeout.ms should be equal to or"),
     ],
 )
 def test_options(spark, kafka, options, message):
@@ -160,12 +142,6 @@ def test_options(spark, kafka, options, message):
     with pytest.raises(Exception) as caught:
         writer.options(**options).save()
     assert message in str(caught.value)
-
-
-def test_missing_bootstrap_servers(spark):
-    writer = spark.sql(f"select {GOOD}").write.format("pykafka-sink").mode("append")
-    with pytest.raises(Exception, match=r"Option 'kafka.bootstrap.servers' must be specified"):
-        writer.option("topic", "t").save()
 
 
 def test_no_broker_reachable_gives_a_reason_for_each_address(spark, write):
@@ -178,48 +154,12 @@ def test_no_broker_reachable_gives_a_reason_for_each_address(spark, write):
     assert "no-such-host.invalid:9092 (host name:" in message
 
 
-def test_a_peer_that_is_not_kafka(spark, write):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
-        message = refused(write, spark.sql(f"select {GOOD}"), "t", kafka_bootstrap_servers=address)
-    assert f"no broker reachable: {address}" in message
-
-
-def test_an_unknown_topic_that_brokers_do_not_create(spark, write, strict_kafka):
-    options = {**SOON, "kafka_bootstrap_servers": strict_kafka.bootstrap_servers}
-
-    def write_within(timeout_ms):
-        frame = spark.sql(f"select {GOOD}")
-        write(frame, "nowhere", preflight_timeout_ms=str(timeout_ms), **options)
-
-    reason = "topic 'nowhere' does not exist, and the brokers did not create it"
-    assert reason in reason_given_time(write_within, Exception, 10_000, reason)
-
-
-def test_a_topic_that_brokers_create_when_asked(spark, kafka, write):
-    write(spark.sql(f"select {GOOD}"), "made-on-demand")
-    assert len(read_topic(kafka.bootstrap_servers, "made-on-demand")) == 1
-
-
-def test_an_illegal_topic_name(spark, write):
-    message = refused(write, spark.sql(f"select {GOOD}"), "no spaces")
-    assert "topic 'no spaces': INVALID_TOPIC_EXCEPTION (17)" in message
-
-
 def test_a_null_topic_in_the_data(spark, write):
     frame = spark.sql("select 'v' as value, cast(null as string) as topic")
     assert (
         "null topic present in the data. Use the topic option for setting a default topic."
         in refused(write, frame, None)
     )
-
-
-def test_a_partition_that_does_not_exist(spark, write, new_topic):
-    topic = new_topic(3)
-    # It may have been added a moment ago: only this is waited for.
-    frame = spark.sql("select 'v' as value, 3 as partition")
-    message = refused(write, frame, topic, kafka_max_block_ms="5000")
-    assert f"Invalid partition 3 for topic '{topic}', which has 3 partition(s)" in message
 
 
 def test_a_record_larger_than_max_request_size_and_nothing_of_its_batch_sent(
@@ -231,27 +171,6 @@ def test_a_record_larger_than_max_request_size_and_nothing_of_its_batch_sent(
     assert "The message is 2000088 bytes when serialized which is larger than 1048576" in message
     assert "max.request.size" in message
     assert read_topic(kafka.bootstrap_servers, topic) == []
-
-
-def test_a_record_larger_than_the_topic_allows(spark, write, new_topic):
-    topic = new_topic(1, max_message_bytes="100000")
-    message = refused(write, spark.sql("select repeat('x', 200000) as value"), topic)
-    for part in (f"{topic}-0", "MESSAGE_TOO_LARGE (10)", "max.message.bytes", "broker 1"):
-        assert part in message
-
-
-def test_a_timestamp_before_1970(spark, write, new_topic):
-    frame = spark.sql("select 'v' as value, timestamp'1969-12-31 23:59:59.9' as timestamp")
-    told = refused(write, frame, new_topic(1), timestamp_column="timestamp")
-    assert "Invalid timestamp: -100 ms since 1970" in told
-
-
-def test_a_header_without_key(spark, write, new_topic):
-    frame = spark.sql(
-        "select 'v' as value,"
-        " array(named_struct('key', cast(null as string), 'value', cast('x' as binary))) as headers"
-    )
-    assert "null header key in the data" in refused(write, frame, new_topic(1))
 
 
 def test_reading_is_refused(spark):
