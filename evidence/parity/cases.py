@@ -169,81 +169,10 @@ def prefix_forgotten(world):
     world.save(world.rows("'v' as value"), world.topic("out"), linger_ms=5)
 
 
-@case(out=2)
-def empty_frame(world):
-    """No rows"""
-    world.save(world.rows(*KEYED, count=0), world.topic("out"))
-
-
-@case(out=1)
-def tombstones_and_empty(world):
-    """Null, empty and absent keys and values stay what they are"""
-    world.save(
-        world.rows(
-            "case id % 3 when 0 then null when 1 then '' else 'k' end as key",
-            "case cast(id / 3 as int) when 0 then null when 1 then '' else 'v' end as value",
-            count=9,
-        ),
-        world.topic("out"),
-    )
-
-
-@case(out=3)
-def columns_in_any_order(world):
-    """Order does not matter, other columns are ignored, strings and binaries are taken"""
-    world.save(
-        world.rows(
-            "id as other",
-            "cast(cast(id as string) as binary) as value",
-            "array(id) as more",
-            "cast(cast(id as string) as binary) as key",
-        ),
-        world.topic("out"),
-    )
-
-
-@case(one=3, two=4)
-def topic_of_each_row(world):
-    """Rows go to the topics that they name"""
-    one, two = world.topic("one"), world.topic("two")
-    world.save(world.rows(*KEYED, f"if(id % 2 = 0, '{one}', '{two}') as topic", count=1000))
-
-
-@case(out=1)
-def option_before_null_topics(world):
-    """With the option topic the column is not looked at"""
-    frame = world.rows(*KEYED, "if(id = 0, null, 'nowhere') as topic")
-    world.save(frame, world.topic("out"))
-
-
 @case(out=1)
 def too_large(world):
     """A record larger than kafka.max.request.size"""
     world.save_refused(world.rows("repeat('x', 2000000) as value", count=1), world.topic("out"))
-
-
-@case(out=3)
-def order_in_partition(world):
-    """Rows of a task keep their order in each partition"""
-    world.save(
-        world.rows("cast(id % 3 as int) as partition", KEYED[1], count=9000), world.topic("out")
-    )
-    return {"in order": ["out"]}
-
-
-@case(**dict.fromkeys(("none", "gzip", "snappy", "lz4", "zstd"), 3))
-def codecs(world):
-    """Every codec"""
-    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
-        rows = world.rows(*KEYED, count=2000)
-        world.save(rows, world.topic(codec), kafka_compression_type=codec)
-
-
-@case(out=3, leader=3)
-def acks(world):
-    """kafka.acks=1 and all"""
-    world.save(world.rows(*KEYED), world.topic("leader"), kafka_acks="1")
-    world.save(world.rows(*KEYED), world.topic("out"), kafka_acks="all")
 
 
 MICRO_BATCH = "KafkaSinkMicroBatchStreamingSuite"
