@@ -185,19 +185,6 @@ class TestWhatIsInOrder:
         assert found["rights on transactional ids check."][0] == "passed"
         assert Topics(cluster.kafka.bootstrap_servers).topic_id(log) is None
 
-    def test_the_properties_file_of_a_job(self, cluster, tmp_path):
-        topic, file = cluster.topic("check-file"), tmp_path / "job.conf"
-        file.write_text(
-            "spark.master local[2]\n"
-            "spark.pykafka.job.format csv\n"
-            f"spark.pykafka.topic {topic}\n"
-            "spark.pykafka.kafka.compression.type lz4\n"
-        )
-        code, found = cluster.check("--properties-file", str(file))
-        assert code == 0
-        assert "compression.type=lz4" in found["options"][1]
-        assert f"topic {topic}" in found
-
     def test_for_people(self, cluster, capsys):
         servers = f"kafka.bootstrap.servers={cluster.kafka.bootstrap_servers}"
         assert main(["check", *PATIENT, "--option", servers, "--topic", "check-missing"]) == 1
@@ -321,19 +308,6 @@ class TestDeadLetters:
         assert code == 1
         assert f"{replicas} = 3: there are 1 brokers" in found[f"topic {dead}"][1]
         assert Topics(cluster.kafka.bootstrap_servers).topic_id(dead) is None
-
-
-class TestThisMachine:
-    def test_where_metrics_cannot_be_written(self, cluster, tmp_path):
-        code, found = cluster.check("--option", f"metrics.path={tmp_path / 'none' / 'm.jsonl'}")
-        assert code == 1
-        outcome, text = found["metrics"]
-        assert (outcome, "No such file or directory. Name a file" in text) == ("failed", True)
-
-    def test_no_file_is_made(self, cluster, tmp_path):
-        code, found = cluster.check("--option", f"metrics.path={tmp_path / 'm.jsonl'}")
-        assert (code, found["metrics"][0]) == (0, "passed")
-        assert list(tmp_path.iterdir()) == []
 
 
 class TestQuotas:

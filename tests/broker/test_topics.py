@@ -182,19 +182,6 @@ def test_a_running_stream_goes_on_while_the_brokers_are_away(stopped, running):
     assert f"no broker reachable: {stopped.bootstrap_servers} (Connection refused" in planned.log
 
 
-def test_a_checkpoint_is_found_as_a_uri_too(stopped, checkpoint):
-    refused = Planned("stream", options(stopped, f"file://{checkpoint}"))
-    assert refused.result.startswith("BootstrapError: no broker reachable")
-    (checkpoint / "commits" / "12").write_text("v1")
-    assert Planned("stream", options(stopped, f"file://{checkpoint}")).has_gone_on
-
-
-@pytest.mark.parametrize("place", ["s3a://bucket/checkpoints/flights", None])
-def test_a_stream_whose_checkpoint_is_elsewhere_goes_on(stopped, place):
-    """It may have run for weeks."""
-    assert Planned("stream", options(stopped, place)).has_gone_on
-
-
 def test_a_new_stream_with_a_wrong_address_says_so_before_it_fails(stopped, checkpoint):
     refused = Planned("stream", {**options(stopped, checkpoint), TIMEOUT: "6000"})
     assert refused.result.startswith("BootstrapError: no broker reachable")
@@ -274,16 +261,6 @@ def test_topics_that_brokers_may_not_create(kafka, admin):
 def test_what_is_permanent_ends_a_running_stream(kafka, running, more, error):
     given = {**options(kafka, running, **more), **PATIENT}
     assert Planned("stream", given).result.startswith(error)
-
-
-def test_a_decision_log_that_the_brokers_cannot_replicate(kafka, running):
-    more = {"delivery_guarantee": "exactly-once", "transactional_id_prefix": "alone"}
-    log_topic = {"transaction_log_topic": "log-of-three"}
-    given = {**options(kafka, running, **more, **log_topic), **PATIENT}
-    assert sentence(Planned("stream", given).result).endswith(
-        ". Set transaction.log.replication.factor to the number of brokers at most: to 1 for a "
-        "cluster of one broker, where decisions are lost with its disk"
-    )
 
 
 def test_a_commit_does_not_ask_the_brokers_again(stopped, checkpoint):
