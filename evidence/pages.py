@@ -7,10 +7,11 @@ from evidence.chaos import table as chaos
 from evidence.compatibility import table as compatibility
 from evidence.harness import pages
 from evidence.harness.planning import parser_of, show
+from evidence.pairs import run as pairs
 from evidence.parity import results as parity
 from evidence.week import page as week
 
-PAGES = {**chaos.PAGES, **compatibility.PAGES, **parity.PAGES, **week.PAGES}
+PAGES = {**chaos.PAGES, **compatibility.PAGES, **pairs.PAGES, **parity.PAGES, **week.PAGES}
 
 
 def main(words=None):

@@ -1,7 +1,6 @@
 """What arrives at real brokers from Kafka 2.1 to today's, and what they refuse, read back by confluent-kafka."""
 
 import itertools
-import struct
 import threading
 
 import pyarrow as pa
@@ -13,12 +12,6 @@ from evidence.brokers_versions.conftest import ON_BROKERS_THAT_TELL
 from evidence.brokers_versions.zookeeper_kafka import WITH_ZOOKEEPER
 from spark_kafka_sink.base.errors import DeliveryError, TopicError
 from spark_kafka_sink.base.model import ColumnPositions
-from spark_kafka_sink.protocol.messages.topics import (
-    CreateTopicsRequest,
-    MetadataRequest,
-    ProduceRequest,
-)
-from spark_kafka_sink.protocol.messages.transactions import InitProducerIdRequest
 from tests.broker.producing import (
     Topics,
     append,
@@ -35,7 +28,6 @@ from tests.broker.test_records import (
 )
 from tests.patience import NO_OTHER_TIMEOUT, PATIENCE_S, eventually, reason_given_time
 from tests.reading import Read, read_topic, read_values
-from tests.unit.record_api_versions import ask
 
 ROWS = 2000
 PARTITIONS = 3
@@ -246,27 +238,6 @@ def test_without_idempotence_and_with_fewer_acks(broker, shows):
             )
             assert found
             assert {b.producer_id for b in batches_of(broker, topic)} == {-1}
-
-
-SENT = (ProduceRequest, MetadataRequest, InitProducerIdRequest, CreateTopicsRequest)
-
-
-def versions_of(address):
-    """The highest version of each API that the broker says it has, read from its bytes."""
-    answer = ask(address, 0)
-    correlation_id, error_code, count = struct.unpack_from(">ihi", answer)
-    assert (correlation_id, error_code) == (0, 0)
-    entries = struct.iter_unpack(">hhh", answer[10 : 10 + 6 * count])
-    return {key: last for key, _, last in entries}
-
-
-def test_versions_are_the_highest_common_ones(broker, sent):  # noqa: F811
-    config = creating(broker.bootstrap_servers, partitions="1", replication_factor="1")
-    write(config, f"negotiation-{next(_numbers)}", [b"v"])
-    theirs = versions_of(broker.address(1))
-    for request in SENT:
-        used = {version for key, version in sent if key == request.api_key}
-        assert used == {min(request.max_version, theirs[request.api_key])}, request
 
 
 CAUSES = ["refused", "too-large", "bad-timestamp"]

@@ -1,7 +1,6 @@
 """Batches, streams, foreachBatch and exactly-once on executors in JVMs of their own, also by YARN."""
 
 import shutil
-import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,8 +25,6 @@ from evidence.harness.standalone import (
 )
 from spark_kafka_sink.localkafka import fetch_jars
 
-REFUSED = "Cluster deploy mode is currently not supported for python applications on standalone"
-
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
@@ -46,18 +43,6 @@ def test_local_cluster(job):
 def test_standalone_client_mode(cluster, job):
     run(cluster.submit(str(WORK), *job.arguments()), with_this_python())
     check_and_record(job, "standalone client", pyspark.__version__)
-
-
-def test_standalone_cluster_mode_is_refused_by_spark_for_python(cluster, job):
-    done = subprocess.run(
-        cluster.submit("--deploy-mode", "cluster", str(WORK), *job.arguments(), conf={}),
-        env=with_this_python(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert REFUSED in done.stderr
 
 
 def test_standalone_cluster_mode_by_a_submit_within_the_cluster(cluster, job):

@@ -23,14 +23,6 @@ def test_connections_that_end_instead_of_an_answer(cluster, what, api):
     numbers.deliver()
 
 
-def test_answers_that_are_lost_at_any_time(cluster):
-    numbers = Numbers(cluster, chunks=40).create()
-    metrics = numbers.deliver(
-        lambda n: cluster.do("lose", api="Produce", count=1, skip=n % 4) if n % 4 == 0 else None
-    )
-    assert metrics.retries > 0
-
-
 def test_an_answer_that_comes_after_its_request_was_sent_again(new_cluster):
     """The broker does what it was asked for only once the same has been done for a later request."""
     cluster = new_cluster()
@@ -52,19 +44,6 @@ def test_an_answer_that_comes_after_its_request_was_sent_again(new_cluster):
 
 
 SHORT = {"request_timeout_ms": "500", "delivery_timeout_ms": "900000"}
-
-
-def test_leaders_that_move(cluster):
-    """Before each chunk, each partition to another broker."""
-    numbers = Numbers(cluster, chunks=40).create()
-
-    def move(number):
-        for partition in range(numbers.partitions):
-            node = (number + partition) % BROKERS
-            cluster.do("move", topic=numbers.topic, partition=partition, node=node)
-
-    numbers.deliver(move)
-    assert len({seen.node for seen in cluster.requests("Produce")}) == BROKERS
 
 
 def test_a_broker_that_throttles_is_left_alone(new_cluster):
@@ -203,12 +182,6 @@ def test_what_may_be_there_later_is_asked_for_again(cluster, api, error):
     cluster.do("fault", api=api, error=error, count=3, **topic)
     numbers.deliver()
     assert cluster.do("hits") == 3
-
-
-def test_batches_that_are_too_large_are_split(cluster):
-    numbers = Numbers(cluster).create(**{"max.message.bytes": "1000"})
-    metrics = numbers.deliver(batch_size="16384")
-    assert metrics.batch_splits > 0
 
 
 VERSIONS = (
