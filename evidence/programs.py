@@ -167,7 +167,7 @@ PROGRAMS = {
     ),
     "report": Program(
         "the page of `pykafka-sink report` works in a real browser, and finds the cause where a batch was made "
-        "slow in seven ways",
+        "slow in six ways",
         "4 min",
         tests=("evidence/browser",),
         environment="browser",

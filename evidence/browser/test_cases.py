@@ -29,37 +29,12 @@ _TASKS = 4
 
 
 class Link(TcpProxy):
-    """The way to one broker. delay_s: that each piece of bytes takes more, in both directions
-
-    bytes_per_s: that pass to the broker, of all connections together; None: as many as come
-    """
+    """The way to one broker. delay_s: that each piece of bytes takes more, in both directions"""
 
     delay_s = 0.0
-    bytes_per_s: float | None = None
 
     def _passage_of(self, client):
         return lambda: time.sleep(self.delay_s)
-
-    def _forward(self, source, sink, pair, await_passage):
-        super()._forward(
-            _Paced(source, self) if source is pair[0] else source, sink, pair, await_passage
-        )
-
-
-class _Paced:
-    """A socket from which bytes come no faster than its link lets them."""
-
-    def __init__(self, source, link):
-        self._source = source
-        self._link = link
-        self._lock = link.__dict__.setdefault("pacing", threading.Lock())
-
-    def recv(self, size):
-        data = self._source.recv(size)
-        if self._link.bytes_per_s is not None:
-            with self._lock:
-                time.sleep(len(data) / self._link.bytes_per_s)
-        return data
 
 
 class World:
@@ -114,8 +89,7 @@ class World:
 class Case(NamedTuple):
     """options: of the sink, all the time; hurt_options: of batch 17 alone, beside them
 
-    hurt: what happens while batch 17 is written; is_skewed: most of its rows have one key
-    repeats: of a value's 256 bytes; bytes_per_s: to each broker
+    hurt: what happens while batch 17 is written; repeats: of a value's 256 bytes
     hurts_next: whether the batch after it suffers from the same
     """
 
@@ -124,10 +98,8 @@ class Case(NamedTuple):
     options: Mapping[str, str] = MappingProxyType({})
     hurt_options: Mapping[str, str] = MappingProxyType({})
     hurt: Callable[[World], contextlib.AbstractContextManager[None]] | None = None
-    is_skewed: bool = False
     rows: int = _ROWS
     repeats: int = 1
-    bytes_per_s: float | None = None
     hurts_next: bool = False
 
 
@@ -146,7 +118,6 @@ CASES = (
         "limited",
         hurt_options={"max.bytes.per.second.per.task": "150000", "kafka.linger.ms": "0"},
     ),
-    Case("skewed-key", "skewed-partitions", is_skewed=True, bytes_per_s=2_000_000),
     Case(
         "tiny-batches",
         "tiny-batches",
@@ -176,8 +147,6 @@ class Run:
 
     def run(self):
         """The file of metrics."""
-        for link in self._world.links:
-            link.bytes_per_s = self._case.bytes_per_s
         self._write(range(HURT), {})
         hurt = self._case.hurt
         with contextlib.nullcontext() if hurt is None else hurt(self._world):
@@ -196,22 +165,21 @@ class Run:
             query.stop()
 
     def _give(self, number):
-        hot = self._case.is_skewed and number == HURT
         hidden = self._source / f".{number:05}"
-        hidden.write_text(json.dumps({"number": number, "hot": hot}), encoding="utf-8")
+        hidden.write_text(json.dumps({"number": number}), encoding="utf-8")
         hidden.rename(self._source / f"{number:05}.json")
 
     def _start(self, more):
         case, value = self._case, "sha2(cast(number * 1000000 + id * 100 + {} as string), 512)"
         parts = ", ".join(value.format(n) for n in range(case.repeats * _VALUE_BYTES // 128))
         rows = (
-            self._world.spark.readStream.schema("number INT, hot BOOLEAN")
+            self._world.spark.readStream.schema("number INT")
             .option("maxFilesPerTrigger", "1")
             .json(str(self._source))
-            .selectExpr("number", "hot", f"explode(sequence(0, {case.rows - 1})) as id")
+            .selectExpr("number", f"explode(sequence(0, {case.rows - 1})) as id")
             .repartition(_TASKS)
             .selectExpr(
-                "if(hot and id % 20 != 0, 'everybody', cast(id as string)) as key",
+                "cast(id as string) as key",
                 f"concat({parts}) as value",
             )
         )

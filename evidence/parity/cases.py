@@ -178,7 +178,6 @@ def too_large(world):
 MICRO_BATCH = "KafkaSinkMicroBatchStreamingSuite"
 _BATCHES = ((1, 2, 3, 4, 5), (6, 7, 8, 9, 10))
 _AVAILABLE = {"availableNow": True}
-_TCP_ESTABLISHED = "01"
 
 
 @case(MICRO_BATCH, out=3)
@@ -267,35 +266,6 @@ def stream_in_complete_mode(world):
     world.feed(query, ("a", "a", "b"), ("c", "b", "d"))
 
 
-@case(out=3)
-def stream_that_is_restarted(world):
-    """Goes on where it was, nothing twice"""
-    for batch in _BATCHES:
-        query = world.start(world.lines(), world.topic("out"), checkpoint="same")
-        world.feed(query, batch)
-
-
-@case(out=3)
-def stream_of_what_is_available(world):
-    """trigger(availableNow=True), with a restart"""
-    for batch in _BATCHES:
-        world.put(*batch)
-        trigger = {"trigger": _AVAILABLE, "checkpoint": "same"}
-        world.start(world.lines(), world.topic("out"), **trigger).awaitTermination()
-
-
-@case(out=3)
-def stream_by_foreach_batch(world):
-    """A batch write inside foreachBatch"""
-
-    def write(frame, batch_id):
-        world.save(frame, world.topic("out"))
-
-    writer = world.lines().writeStream.foreachBatch(write)
-    writer = writer.option("checkpointLocation", str(world.folder / "checkpoint"))
-    world.feed(writer.start(), *_BATCHES)
-
-
 def _numbers_of_kafka(world):
     """A stream of what is written to the topic ``source`` first."""
     source = world.topic("source")
@@ -341,34 +311,6 @@ def stream_in_real_time_mode(world):
     finally:
         query.stop()
     return {}
-
-
-def _connections(servers):
-    """Connections to the broker, of all processes of this machine."""
-    port = int(servers.rsplit(":", 1)[1])
-    count = 0
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with open(table, encoding="utf-8") as lines:
-            for line in list(lines)[1:]:
-                remote, state = line.split()[2:4]
-                count += int(remote.rsplit(":", 1)[1], 16) == port and state == _TCP_ESTABLISHED
-    return count
-
-
-@case("InternalKafkaProducerPoolSuite", out=3)
-def stream_keeps_its_producers(world):
-    """Connections do not grow over 12 micro-batches"""
-    counts = []
-    query = world.start(world.lines("value as key", "value"), world.topic("out"))
-    try:
-        for number in range(12):
-            world.put(number)
-            query.processAllAvailable()
-            counts.append(_connections(world.servers))
-    finally:
-        query.stop()
-    # A producer for each micro-batch would leave ten; two slots may each have begun late.
-    return {"connections are flat": counts[-1] - counts[1] <= 4}
 
 
 def session(jars, folder):
