@@ -282,6 +282,20 @@ def test_any_other_topic_is_not_written_again(kafka, capsys):
     assert dead.run(capsys, "replay", *given)[1]["written"] == {dead.name: 1}
 
 
+def test_a_topic_is_not_written_behind_itself(dead, capsys):
+    code, text = dead.run(capsys, "replay", "--to-topic", dead.name, "--yes")
+    assert code == 2
+    assert "is the topic that is read" in text
+
+
+def test_a_cause_that_there_is_not(capsys):
+    given = ["--bootstrap-server", "nowhere:1", "--topic", "t", "--cause", "to-large"]
+    with pytest.raises(SystemExit) as raised:
+        main(["dead-letters", "count", *given])
+    assert raised.value.code == 2
+    assert "'to-large' is none of interceptor, not-encodable, " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("offsets", "problem"), [("0:100000", "partition 0 ends at"), ("7:0", "partition 7: it has 2")]
 )
