@@ -1,4 +1,4 @@
-"""Transactions on real brokers: begun by tasks, ended by others, by commands, and while brokers hang.
+"""Transactions on real brokers: begun by tasks, ended by others and by commands.
 
 What is visible is asked of confluent-kafka; transactions are ended by a client of their own, as the
 driver does.
@@ -37,7 +37,6 @@ from spark_kafka_sink.transactions import crash_points
 from spark_kafka_sink.transactions.client import Outcome, TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.decision_log import (
-    LOG_PARTITION,
     check_brokers,
     prepare_log_topic,
 )
@@ -268,155 +267,46 @@ def test_a_transaction_is_committed_after_the_feature_was_downgraded(version):
         assert again == {name: Outcome.COMMITTED}
 
 
-class LateQuery:
-    """The driver's part, and attempts at its only task."""
+def test_an_attempt_that_is_late_leaves_nothing_open_that_readers_wait_for(broker, version):
+    """As the query is idle then, nobody plans and sweeps."""
+    topic = f"late-{version}"
+    broker.create_topic(topic, PARTITIONS)
+    options = SinkOptions.parse(
+        {
+            "kafka.bootstrap.servers": broker.bootstrap_servers,
+            "topic": topic,
+            "delivery.guarantee": "exactly-once",
+            "transactional.id.prefix": "late",
+            "transaction.log.topic": "late-log",
+            "transaction.log.replication.factor": "1",
+        }
+    )
 
-    def __init__(self, kafka, client, prefix):
-        self.topic = f"{prefix}-rows"
-        kafka.create_topic(self.topic, PARTITIONS)
-        self.options = SinkOptions.parse(
-            {
-                "kafka.bootstrap.servers": kafka.bootstrap_servers,
-                "topic": self.topic,
-                "delivery.guarantee": "exactly-once",
-                "transactional.id.prefix": prefix,
-                "transaction.log.topic": f"{prefix}-log",
-                "transaction.log.replication.factor": "1",
-            }
-        )
-        config = self.options.exactly_once
-        assert config is not None
-        deadline_ms = client.admin.deadline_in(MINUTES_MS)
-        prepare_log_topic(client.admin, config, deadline_ms)
-        client.describe([f"{prefix}.driver"], deadline_ms)  # creates __transaction_state
-        self.protocol = CommitProtocol(client, config, SystemClock(), MINUTES_MS)
-
-    def plan(self):
-        return self.protocol.plan(Driver("driver", "host", 1, "/checkpoint", None), None)
-
-    def attempt(self, plan, batches):
+    def attempt(batches):
         message = KafkaCommitMessage(partition_id=0, attempt_number=0, query_id="q")
-        positions = plan_of(rows(0), self.topic)
-        write_rows(batches, self.options, positions, message, plan)
-        assert message.transaction is not None
+        write_rows(batches, options, plan_of(rows(0), topic), message, plan)
         return message.transaction
 
-
-@pytest.fixture
-def queries(broker):
-    with AdminClient.connect(broker.bootstrap_servers) as admin:
-        yield lambda prefix: LateQuery(broker, TransactionClient(admin), prefix)
-
-
-def assert_not_blocked(broker, query):
-    """Readers of committed records see the query's, and what others write behind them."""
-    with producer_for(broker.bootstrap_servers) as other:
-        other.append(rows(1000), plan_of(rows(1000), query.topic))
-        other.flush()
-    expected = [*range(300), *range(1000, 1300)]
-    assert_committed(broker, query.topic, expected)
-
-
-def test_it_leaves_nothing_open_that_readers_wait_for(broker, queries):
-    """As the query is idle then, nobody plans and sweeps."""
-    query = queries("late")
-    plan = query.plan()
-
     def late_rows():
-        winner = query.attempt(plan, iter([rows(0)]))
-        assert query.protocol.commit(plan, Unit("q", 0, None), [winner]) is not None
+        winner = attempt(iter([rows(0)]))
+        assert protocol.commit(plan, Unit("q", 0, None), [winner]) is not None
         yield rows(0)
 
-    with pytest.raises(SupersededError, match="too late"):
-        query.attempt(plan, late_rows())
-    assert_not_blocked(broker, query)
+    with AdminClient.connect(broker.bootstrap_servers) as admin:
+        prepare_log_topic(admin, options.exactly_once, admin.deadline_in(PATIENCE_MS))
+        client = TransactionClient(admin)
+        protocol = CommitProtocol(client, options.exactly_once, SystemClock(), PATIENCE_MS)
+        plan = plan_of_driver(protocol)
+        with pytest.raises(SupersededError, match="too late"):
+            attempt(late_rows())
+    # Readers of committed records see the query's, and what others write behind them.
+    with producer_for(broker.bootstrap_servers) as other:
+        other.append(rows(1000), plan_of(rows(1000), topic))
+        other.flush()
+    assert_committed(broker, topic, [*range(300), *range(1000, 1300)])
 
 
-BROKERS = (1, 2, 3)
-MINUTES_MS = 300_000
-# Brokers are fenced, and their partitions led by others, when they are silent for this long.
-SESSION_TIMEOUT_MS = 3_000
-HUNG_LOG_TOPIC = "hung-decisions"
 LONG_TIMEOUT_MS = 900_000
-
-
-@pytest.fixture(scope="module")
-def trio():
-    properties = {
-        "broker.session.timeout.ms": str(SESSION_TIMEOUT_MS),
-        "controller.quorum.election.timeout.ms": "1000",
-        "controller.quorum.fetch.timeout.ms": "2000",
-    }
-    with PatientKafka(3, server_properties=properties) as kafka:
-        yield kafka
-
-
-class HungQuery:
-    """A driver whose steps have minutes, and its tasks."""
-
-    def __init__(self, kafka, prefix):
-        self.kafka = kafka
-        self.topic = f"{prefix}-rows"
-        self.config = ExactlyOnceConfig(prefix, LONG_TIMEOUT_MS, HUNG_LOG_TOPIC, 3)
-        kafka.create_topic(self.topic, PARTITIONS, configs={"min.insync.replicas": "2"})
-        with AdminClient.connect(kafka.bootstrap_servers) as admin:
-            prepare_log_topic(admin, self.config, admin.deadline_in(MINUTES_MS))
-            # Brokers create __transaction_state when they are asked for a coordinator.
-            TransactionClient(admin).describe([f"{prefix}.driver"], admin.deadline_in(MINUTES_MS))
-
-    @contextmanager
-    def protocol(self):
-        """Of a process that knows no broker yet."""
-        with AdminClient.connect(self.kafka.bootstrap_servers) as admin:
-            client = TransactionClient(admin)
-            yield CommitProtocol(client, self.config, SystemClock(), MINUTES_MS)
-
-    def written(self, plan):
-        return written_by_two_tasks(self.kafka, plan)
-
-    def broker_that_is(self, role):
-        if role == "first of the bootstrap list":
-            return BROKERS[0]
-        if role == "coordinator":
-            with coordinator_of(self.kafka, f"{self.config.prefix}.driver") as (_, node):
-                return node.node_id
-        with AdminClient.connect(self.kafka.bootstrap_servers) as admin:
-            [topic] = admin.metadata([HUNG_LOG_TOPIC], False, admin.deadline_in(MINUTES_MS)).topics
-            return topic.partitions[LOG_PARTITION].leader_id
-
-
-ROLES = ("coordinator", "leader of the decision log", "first of the bootstrap list")
-
-
-POINTS = tuple(p for p in crash_points.POINTS if p.startswith(("plan.", "commit.")))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("point", POINTS)
-def test_a_broker_hangs_at_each_step(trio, point, role):
-    """Whose each second is, tests/simulation/test_hung_brokers.py tells; here all of it is real."""
-    query = HungQuery(trio, f"hung-{point.replace('.', '-')}-{ROLES.index(role)}")
-    node = query.broker_that_is(role)
-    with query.protocol() as protocol:
-
-        def hang(reached):
-            if reached == point:
-                crash_points.set_hook(None)
-                trio.pause(node)
-
-        crash_points.set_hook(hang)
-        try:
-            plan = plan_of_driver(protocol)
-            written = query.written(plan)
-            assert protocol.commit(plan, Unit("q-1", 0, None), written) is not None
-        finally:
-            crash_points.set_hook(None)
-            trio.resume(node)
-            trio.await_in_sync()
-    assert_committed(trio, query.topic, range(600))
-
-
 LOG_TOPIC = "cli-transactions"
 
 
