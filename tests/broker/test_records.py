@@ -291,11 +291,11 @@ def test_pauses_that_are_longer_than_all_timeouts(kafka, in_flight):
     assert metrics.retries == 0
 
 
-def judged(kafka, topic, ids, records):
+def judged(kafka, topic, ids, records, padding=b"x" * 90):
     kafka.create_topic(topic)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for number in ids:
-        producer.produce(topic, b"%010d" % number + b"x" * 90, b"key")
+        producer.produce(topic, b"%010d" % number + padding, b"key")
     assert producer.flush(30) == 0
     return judge(kafka.bootstrap_servers, topic, 1, records)
 
@@ -310,3 +310,8 @@ def test_lost_doubled_and_out_of_order_are_counted(kafka):
     verdict = judged(kafka, "verdict-bad", [0, 2, 1, 2, 2], 5)
     assert verdict == Verdict(read=5, lost=2, doubled=2, out_of_order=1)
     assert not verdict.is_good
+
+
+def test_a_value_that_no_job_has_written_ends_the_run(kafka):
+    with pytest.raises(AssertionError, match="not a value of the job"):
+        judged(kafka, "verdict-other", [0], 1, padding=b"x" * 89 + b"y")
