@@ -3,8 +3,6 @@
 make evidence NAME=registry
 """
 
-import base64
-
 import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
@@ -143,19 +141,6 @@ def test_what_confluents_serializer_registers_is_found_again(writing):
     writing.write(auto_register_schemas="false")
     records = writing.records()
     assert [record.value for record in records] == expected
-
-
-@pytest.mark.parametrize("by", ["use.latest.version", "use.schema.id"])
-@pytest.mark.parametrize("has_file", [True, False])
-def test_the_schema_that_a_registry_has(writing, by, has_file):
-    crew, file = (base64.b64encode(f.SerializeToString()).decode() for f in flights())
-    body = {"schema": crew, "schemaType": "PROTOBUF"}
-    writing.registry.ask("POST", "/subjects/crew/versions", body)
-    reference = {"name": "air/crew.proto", "subject": "crew", "version": 1}
-    body = {"schema": file, "schemaType": "PROTOBUF", "references": [reference]}
-    number = writing.registry.ask("POST", f"/subjects/{writing.topic}-value/versions", body)["id"]
-    writing.write(has_file, **{by: "true" if by == "use.latest.version" else str(number)})
-    assert writing.values() == writing.expected()
 
 
 TEXT = """syntax = "proto3"; package air; import "google/protobuf/timestamp.proto";

@@ -1,4 +1,4 @@
-"""Connections to real brokers: addresses, idle and hung ones, brokers that come back, TLS and logins."""
+"""Connections to real brokers: addresses and names, brokers that hang or come back, rows that wait for replicas."""
 
 import logging
 import socket
@@ -35,32 +35,6 @@ NO_TIMEOUT = {
     "socket_connection_setup_timeout_max_ms": str(AN_HOUR_MS),
     **NO_OTHER_TIMEOUT,
 }
-
-
-class TestIdleConnections:
-    def test_are_closed_and_come_back(self, pair):
-        pair.create_topic("ad-idle", 2, 1)
-        open_before = [forwarder.open_count for forwarder in pair.forwarders.values()]
-
-        def write_to_both(value):
-            batch = batch_of(value=[value] * 2, partition=[0, 1])
-            producer.append(batch, plan_of(batch, "ad-idle"))
-            producer.flush()
-
-        def are_closed():
-            return [f.open_count for f in pair.forwarders.values()] == open_before
-
-        def accepted():
-            return sum(forwarder.accepted_count for forwarder in pair.forwarders.values())
-
-        with producer_for(pair.forwarded_servers, connections_max_idle_ms="500") as producer:
-            write_to_both(b"1")
-            assert eventually(are_closed)
-            accepted_before = accepted()
-            write_to_both(b"2")
-            assert accepted() > accepted_before
-            assert producer.is_healthy
-        assert read_values(pair.bootstrap_servers, "ad-idle") == [b"1", b"2"] * 2
 
 
 class TestBrokersThatHang:

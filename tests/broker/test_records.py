@@ -253,44 +253,6 @@ def test_a_broker_without_a_plugin_is_asked_nothing(kafka, caplog):
     assert [record for record in caplog.records if "telemetry" in record.name] == []
 
 
-CLIENT_ID = "of-a-small-quota"
-BYTES_PER_SECOND = 100_000
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("in_flight", ["1", "5"])
-def test_pauses_that_are_longer_than_all_timeouts(kafka, in_flight):
-    """3 MB: the broker takes a window of ten seconds' bytes at once, then asks for long pauses."""
-    client_id = f"{CLIENT_ID}-{in_flight}"
-    kafka.run_tool(
-        "ConfigCommand",
-        *("--bootstrap-server", kafka.bootstrap_servers, "--alter"),
-        *("--entity-type", "clients", "--entity-name", client_id),
-        *("--add-config", f"producer_byte_rate={BYTES_PER_SECOND}"),
-    )
-    topic = f"quota-{in_flight}"
-    kafka.create_topic(topic, 1)
-    values = [b"%06d" % number + bytes(1_000) for number in range(3_000)]
-    batches = [batch_of(value=values[at : at + 100]) for at in range(0, 3_000, 100)]
-    producer = send(
-        kafka.bootstrap_servers,
-        topic,
-        batches,
-        client_id=client_id,
-        max_in_flight_requests_per_connection=in_flight,
-        batch_size="50000",
-        buffer_memory="1048576",
-        max_block_ms="2000",
-        request_timeout_ms="2000",
-        linger_ms="0",
-        delivery_timeout_ms="2500",
-    )
-    assert [record.value for record in read_topic(kafka.bootstrap_servers, topic)] == values
-    metrics = producer.metrics
-    assert metrics.throttle_time_max_ms > 2_500
-    assert metrics.retries == 0
-
-
 def judged(kafka, topic, ids, records, padding=b"x" * 90):
     kafka.create_topic(topic)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})

@@ -441,42 +441,6 @@ class TestWithoutTheOption:
         assert read_values(strict_kafka.bootstrap_servers, "tc-soon") == [b"v"]
 
 
-class TestMorePartitions:
-    def test_are_used_after_metadata_max_age(self, strict_kafka, topics):
-        topic = "tc-grows"
-        strict_kafka.create_topic(topic, 2)
-        keyed = batch_of(key=[b"%d" % n for n in range(200)], value=[b"before"] * 200)
-        explicit = batch_of(value=[b"explicit"], partition=[4])
-        soon = {"metadata_max_age_ms": "100", "max_block_ms": "5000"}
-        producer = open_producer(strict_kafka.bootstrap_servers, **soon)
-
-        def is_accepted():
-            try:
-                producer.append(explicit, plan_of(explicit, topic))
-            except TopicError:
-                return False
-            return True
-
-        try:
-            producer.append(keyed, plan_of(keyed, topic))
-            with pytest.raises(TopicError, match="Invalid partition 4 .* 2 partition"):
-                producer.append(explicit, plan_of(explicit, topic))
-            topics.grow(topic, 5)
-            assert eventually(is_accepted)
-            keyed = batch_of(key=[b"%d" % n for n in range(200)], value=[b"after"] * 200)
-            producer.append(keyed, plan_of(keyed, topic))
-            producer.flush()
-        finally:
-            producer.close()
-        by_value = {}
-        for record in read_topic(strict_kafka.bootstrap_servers, topic):
-            by_value.setdefault(record.value, Counter())[record.partition] += 1
-        assert by_value[b"before"].keys() == {0, 1}
-        assert by_value[b"explicit"] == {4: 1}
-        assert by_value[b"after"].keys() == {0, 1, 2, 3, 4}
-        assert by_value[b"before"].total() == by_value[b"after"].total() == 200
-
-
 class TestTopicsThatGoAway:
     @pytest.fixture
     def producer_at_work(self, strict_kafka, request):

@@ -186,30 +186,6 @@ def test_a_transaction_is_visible_once_somebody_else_has_committed_it(broker, ve
         assert [b.base_sequence for b in batches] == [b.base_offset for b in batches]
 
 
-def test_one_producer_writes_transactions_of_several_ids_and_of_none(broker, version):
-    """One is committed, one aborted, one empty; then without, and the first id once more."""
-    topic = f"txn-several-{version}"
-    broker.create_topic(topic, PARTITIONS)
-    with producer_for(broker.bootstrap_servers) as producer:
-        first = write(producer, topic, "txn.several.0", [rows(0)])
-        second = write(producer, topic, "txn.several.1", [rows(1000)])
-        assert write(producer, topic, "txn.several.2", []) is None
-        assert (end(broker, first), end(broker, second, is_commit=False)) == ("NONE", "NONE")
-        producer.begin_task([topic])
-        producer.append(rows(2000), plan_of(rows(2000), topic))
-        producer.flush()
-        assert producer.transaction is None
-        third = write(producer, topic, "txn.several.0", [rows(3000)])
-        assert end(broker, third) == "NONE"
-        assert producer.is_healthy
-    expected = [*range(300), *range(2000, 2300), *range(3000, 3300)]
-    assert_committed(broker, topic, expected)
-    assert third.producer_id == first.producer_id
-    assert third.producer_epoch > first.producer_epoch
-    producers = {(b.producer_id, b.producer_epoch) for b in batches_of(broker, topic)}
-    assert len({producer_id for producer_id, _ in producers}) == 3
-
-
 def test_a_writer_whose_id_was_taken_over_is_told_so(broker, version):
     """And what it wrote before is not visible, whatever it does afterwards."""
     topic, name = f"txn-fenced-{version}", "txn.fenced"
