@@ -52,9 +52,6 @@ def test_runs_until_it_is_stopped(number):
         assert "Connection refused" in why_unreachable(admin, "Connection refused")
 
 
-LAST_WORDS = "Ctrl-C stops it and removes its data.\n"
-
-
 @contextmanager
 def running(*arguments, stderr=None):
     command = [sys.executable, "-m", "spark_kafka_sink", "broker", *arguments]

@@ -38,7 +38,6 @@ HIGHEST_COMMON = {
     # ApiVersions 5 names the broker, which is unknown of an address of bootstrap.servers.
     "4.4.0": {PRODUCE: {13}, METADATA: {13}, API_VERSIONS: {4, 5}, INIT_PRODUCER_ID: {5}},
 }
-CREATE_TOPICS_VERSION = 7
 
 
 @pytest.fixture(scope="module", params=HIGHEST_COMMON)
