@@ -94,12 +94,12 @@ class Writing(OfAvro):
         self.data = protobuf_files.descriptor_set(flights())
         self.file.write_bytes(self.data)
 
-    def write(self, has_file=True, message="air.Flight", **more):
+    def write_flights(self, has_file=True, message="air.Flight", **more):
         given = {"value.format": "protobuf", **more}
         if has_file:
             given["value.protobuf.descriptor.file"] = str(self.file)
             given["value.protobuf.message"] = message
-        super().write(COLUMNS, ROWS, ARROW, **given)
+        self.write(COLUMNS, ROWS, ARROW, **given)
 
     def values(self, name="air.Flight"):
         """By Confluent's own deserializer, which asks the registry for the schema of the id."""
@@ -121,10 +121,10 @@ def writing(kafka, registry, topic, tmp_path):
 @pytest.mark.parametrize("name", ["air.Flight", "air.Outer.Flight"])
 def test_confluents_deserializer_reads_what_was_written(writing, name):
     """Its schema, and that of the file that it imports, are registered once."""
-    writing.write(message=name)
+    writing.write_flights(message=name)
     assert writing.values(name) == writing.expected(name)
     schemas._answers.clear()
-    writing.write(message=name)
+    writing.write_flights(message=name)
     for subject in (f"{writing.topic}-value", "air%2Fcrew.proto"):
         assert writing.registry.ask("GET", f"/subjects/{subject}/versions") == [1]
     found = writing.registry.ask("GET", f"/subjects/{writing.topic}-value/versions/1")
@@ -138,7 +138,7 @@ def test_what_confluents_serializer_registers_is_found_again(writing):
     write = protobuf.ProtobufSerializer(kind, writing.client, {"use.deprecated.format": False})
     context = serialization.SerializationContext(writing.topic, serialization.MessageField.VALUE)
     expected = [write(protobuf_files.fill(kind(), row), context) for row in ROWS]
-    writing.write(auto_register_schemas="false")
+    writing.write_flights(auto_register_schemas="false")
     records = writing.records()
     assert [record.value for record in records] == expected
 
@@ -159,7 +159,7 @@ def test_a_schema_that_the_registry_has_as_text(writing, has_file):
     subject = f"/subjects/{writing.topic}-value/versions"
     number = writing.registry.ask("POST", subject, body)["id"]
     named = {} if has_file else {"value_protobuf_message": "air.Flight"}
-    writing.write(has_file, use_latest_version="true", **named)
+    writing.write_flights(has_file, use_latest_version="true", **named)
     records = writing.records()
     prefix = b"\0" + number.to_bytes(4, "big") + b"\2\2"
     assert [record.value[:7] for record in records] == [prefix, prefix]
