@@ -209,7 +209,7 @@ def test_why_was_batch_17_slow(case, a_world, tmp_path):
     report = tmp_path / "report.html"
     assert main(["report", str(metrics), "--output", str(report)]) == 0
     [outliers] = re.findall(r"(?s)id='outliers'>(.*?)</section>", report.read_text("utf-8"))
-    assert f"batch {HURT}, " in outliers
+    assert f"<b>batch {HURT}</b>" in outliers
     lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
     kinds = {line["batch_id"]: [one.kind for one in line_findings(line)] for line in lines}
     assert len(kinds) >= BATCHES
