@@ -568,6 +568,12 @@ def _latest(client: RegistryClient, request: SchemaRequest, subject: str) -> Sch
         return client.version(subject, is_serialized=is_serialized)
 
 
+_TEXT_ONLY = (
+    ". A registry that takes no descriptors in Base64 takes the text: register the .proto file "
+    "there, and set use.latest.version=true beside the descriptor file"
+)
+
+
 def _register_or_look_up(
     client: RegistryClient, subject: str, schema: Schema, options: SchemaOptions
 ) -> Schema:
@@ -578,8 +584,9 @@ def _register_or_look_up(
         if refusal.status == INCOMPATIBLE:
             raise _incompatible(client, subject, schema, refusal) from None
         if refusal.status == INVALID:
+            advice = _TEXT_ONLY if schema.kind == "PROTOBUF" else ""
             raise RegistryError(
-                f"{refusal}: the registry does not take the schema of subject '{subject}'",
+                f"{refusal}: the registry does not take the schema of subject '{subject}'{advice}",
                 code=refusal.code,
             ) from None
         if refusal.number not in NOT_FOUND:

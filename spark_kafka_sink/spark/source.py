@@ -85,6 +85,11 @@ _ONLY_APPENDS = "SPARK-005"
 class KafkaSinkDataSource(DataSource):
     """Writes DataFrames and streams to Apache Kafka."""
 
+_NO_OPTIONS = (
+    "Option 'kafka.bootstrap.servers' must be specified for writing to Kafka, as host:port. Spark "
+    "passes the sink no options of a table (CREATE TABLE … USING, INSERT): write with "
+    f'df.write.format("{NAME}").options(…)'
+)
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         # Spark constructs the instance that plans, and unpickles the instance that commits.
@@ -160,6 +165,8 @@ class KafkaSinkDataSource(DataSource):
             options = with_query_name(options, options.query_name, UNNAMED_QUERY)
         else:
             options = with_query_name(options, None, NOT_A_QUERY)
+        if not self.options:
+            raise ConfigError(_NO_OPTIONS, code="OPTION-004")
         rows = plan_rows(schema, options)
         if self._plans:  # otherwise all rows are written and only the commit follows
             options = check_surroundings(options, is_stream)

@@ -203,8 +203,8 @@ def test_rows_that_cannot_be_written_are_told_and_the_others_are():
     assert values.to_pylist() == [b"\x02ab\x00", None, None, None, b"\x0aab\x00"]
     assert [made.fault_text(fault) if fault else None for fault in faults.tolist()] == [
         None,
-        "field 'n' is null, and the Avro schema has no null for it: filter such rows, give the "
-        "field a union with null, or set errors.tolerance=all",
+        "field 'n' is null, and the Avro schema has no null for it: filter such rows, or give "
+        "the field a union with null",
         "field 'f' does not have the 2 bytes of the Avro schema's fixed type",
         "field 's.e' is none of the symbols of the Avro schema's enum",
         None,

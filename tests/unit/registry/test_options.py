@@ -26,7 +26,7 @@ def test_one_that_is_down_is_tried_again_for_a_while_and_told(registry):
     with pytest.raises(KafkaSinkError) as refused:
         client_of(url, times=times).version("t-value")
     words = str(refused.value)
-    assert "no schema registry of schema.registry.url answers: http://127.0.0.1:" in words
+    assert "no schema registry of schema.registry.url is available: http://127.0.0.1:" in words
     assert "Connection refused" in words
     assert HUSH not in words
     assert times.pauses[:5] == [200, 400, 800, 1600, 2000]
@@ -220,4 +220,4 @@ def test_check_tells_of_a_registry_that_is_away():
     url = f"http://127.0.0.1:{unused_port()}"
     ((outcome, subject, text),) = checked(url, schema_registry_timeout_ms="100")
     assert (outcome, subject) == ("failed", "schema registry")
-    assert "no schema registry of schema.registry.url answers" in text
+    assert "no schema registry of schema.registry.url is available" in text
