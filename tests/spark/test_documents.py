@@ -208,6 +208,7 @@ STARTED_WITHOUT_PYSPARK_PYTHON = """
 from pyspark.sql import SparkSession
 
 import pyspark_kafka_sink
+import spark_kafka_sink
 
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
 spark = builder.config("spark.log.level", "ERROR").getOrCreate()
@@ -216,6 +217,10 @@ writer = rows.write.format("pykafka-sink").mode("append").option("topic", "{topi
 writer = writer.option("kafka.bootstrap.servers", "{servers}")
 try:
     writer.save()
+except Exception as error:
+    print(error)
+try:
+    spark_kafka_sink.configure(builder)
 except Exception as error:
     print(error)
 pyspark_kafka_sink.register(spark)
@@ -290,6 +295,7 @@ def test_a_running_session_with_another_python_finds_the_sink_after_register(
     done = FreshPython.create(tmp_path).run(script)
     assert done.returncode == 0, done.stderr
     assert NOT_FOUND in done.stdout
+    assert "Spark runs already, with the Python python3, which does not have" in done.stdout
     assert "the interpreter of everything else is still python3" in done.stdout
     assert len(read_topic(kafka.bootstrap_servers, topic)) == 10
 
