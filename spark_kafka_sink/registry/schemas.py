@@ -58,7 +58,7 @@ from spark_kafka_sink.base.entry_points import load, raised_at
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, sentence, warn
 from spark_kafka_sink.base.machine import (
     PrivateFolderError,
-    check_parents,
+    folder_of_spark,
     private_folder,
     process_identity,
     read_owned_file,
@@ -696,8 +696,6 @@ def check_subjects(requests: Iterable[SchemaRequest]) -> None:
 
 
 _PURPOSE = "registry"
-# Spark's own folder of a driver. A user's value of SPARK_LOCAL_DIRS may outlive the driver.
-_BLOCK_MANAGER = "blockmgr-"
 
 
 class SchemaCache:
@@ -737,7 +735,7 @@ class SchemaCache:
         if self._identity is None:
             return None
         digest = hashlib.sha256(cache_key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        folder = _folder_of_spark() or private_folder(_PURPOSE)
+        folder = folder_of_spark(_PURPOSE) or private_folder(_PURPOSE)
         return folder / f"{self._identity}_{digest}.json"
 
     def _remove_others(self, folder: Path) -> None:
@@ -747,24 +745,6 @@ class SchemaCache:
             number = owner.partition("-")[0]
             if number.isdecimal() and process_identity(int(number)) != owner:
                 path.unlink(missing_ok=True)
-
-
-def _folder_of_spark() -> Path | None:
-    """Return a folder in the local folder of Spark's driver, which Spark removes at its end.
-
-    Return None without such a folder, or if other users may replace its content.
-    """
-    local = Path(os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0])
-    if not local.name.startswith(_BLOCK_MANAGER):
-        return None
-    folder = local / f"pykafka-sink-{_PURPOSE}"
-    try:
-        check_parents(local)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        check_parents(folder)
-    except (OSError, PrivateFolderError):
-        return None
-    return folder
 
 
 def _parse_cached(document: Any) -> _Answer:

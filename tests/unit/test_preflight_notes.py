@@ -357,15 +357,19 @@ def test_jobs_set_it_unless_their_user_has(given, expected):
         ((4, 3), "True", False),
     ],
 )
-def test_the_log_advises_it_once(monkeypatch, caplog, spark, variable, lacks):
+def test_the_log_advises_it_once(monkeypatch, caplog, tmp_path, spark, variable, lacks):
+    """Spark plans in process after process, which know nothing of each other."""
+    local = tmp_path / "blockmgr-1"
+    local.mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(local))
     monkeypatch.setattr(versions, "FOUND", spark)
-    monkeypatch.setattr(preflight, "_noted", set())
     monkeypatch.delenv(VARIABLE, raising=False)
     if variable is not None:
         monkeypatch.setenv(VARIABLE, variable)
     with caplog.at_level(logging.INFO, "spark_kafka_sink"):
-        advise_on_sockets()
-        advise_on_sockets()
+        for _ in range(2):
+            monkeypatch.setattr(preflight, "_noted", set())
+            advise_on_sockets()
     assert [f"{UNIX_SOCKETS}=true" in text for text in caplog.messages] == [True] * lacks
 
 
