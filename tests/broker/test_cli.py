@@ -32,12 +32,15 @@ from tests.reading import read_topic
     "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)]
 )
 def test_runs_until_it_is_stopped(number):
+    (port,) = free_ports(1, "127.0.0.1")
     command = [sys.executable, "-m", "spark_kafka_sink", "broker", "--topic", "a:3", "b"]
+    command += ["--port", str(port)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
             servers = process.stdout.readline().strip()
+            assert servers == f"127.0.0.1:{port}"
             with AdminClient.connect(servers) as admin:
                 topics = admin.metadata(None, False, admin.deadline_in(PATIENCE_MS)).topics
             assert {topic.name: len(topic.partitions) for topic in topics} == {"a": 3, "b": 1}

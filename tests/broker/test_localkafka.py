@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Producer
@@ -416,13 +417,15 @@ def test_ivy_leaves_nothing_outside_of_the_cache(cache, tmp_path, monkeypatch):
     assert sorted(path.name for path in cache.iterdir()) == [".pykafka-sink-lock", "some"]
 
 
-def test_a_word_precedes_a_download_and_a_wait_for_one(cache, mirror):
-    shown = []
+def test_a_word_precedes_a_download_and_a_wait_for_one(cache, mirror, monkeypatch):
+    """And while it lasts, what has arrived."""
+    monkeypatch.setattr(jars_module, "_PROGRESS_S", 0.001)
+    shown, told = [], []
 
     @contextmanager
     def step(title):
         shown.append(title)
-        yield
+        yield SimpleNamespace(say=told.append)
 
     thing = ["org.example:thing:1.0"]
     with jars_module._cache_lock(cache, "another", step):
@@ -433,6 +436,8 @@ def test_a_word_precedes_a_download_and_a_wait_for_one(cache, mirror):
     fetch_jars(thing, "thing", step=step)
     waits = f"Waiting for org.example:thing:1.0: another process downloads into {cache}"
     assert shown == [waits, "Downloading org.example:thing:1.0"]
+    assert {*told} <= {f"{shown[1]}: {size} MB" for size in (0, 1)}
+    assert told
 
 
 def run_python(code):

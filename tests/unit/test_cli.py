@@ -32,9 +32,9 @@ class FakeKafka:
     topics: dict[str, int]
     failure = "broker 1 ended by itself"
 
-    def __init__(self, brokers, version, security, step):
+    def __init__(self, brokers, version, security, port, step):
         assert security is None
-        type(self).asked = (brokers, version)
+        type(self).asked = (brokers, version, port)
         type(self).topics = {}
         self.bootstrap_servers = "127.0.0.1:1"
 
@@ -104,9 +104,9 @@ def test_every_command_is_in_the_help(capsys):
 class TestBroker:
     def test_options(self, monkeypatch, capsys):
         monkeypatch.setattr(localkafka, "LocalKafka", FakeKafka)
-        arguments = "--brokers 3 --version 3.9.1 --topic a:2 b --topic c:1"
+        arguments = "--brokers 3 --version 3.9.1 --port 9092 --topic a:2 b --topic c:1"
         assert main(["broker", *arguments.split()]) == 1
-        assert FakeKafka.asked == (3, "3.9.1")
+        assert FakeKafka.asked == (3, "3.9.1", 9092)
         assert FakeKafka.topics == {"a": 2, "b": 1, "c": 1}
         shown = capsys.readouterr()
         assert shown.out == "127.0.0.1:1\n"
@@ -115,7 +115,7 @@ class TestBroker:
     def test_defaults(self, monkeypatch):
         monkeypatch.setattr(localkafka, "LocalKafka", FakeKafka)
         main(["broker"])
-        assert FakeKafka.asked == (1, DEFAULT_VERSION)
+        assert FakeKafka.asked == (1, DEFAULT_VERSION, None)
         assert FakeKafka.topics == {}
 
     def test_failure_is_a_message(self, monkeypatch, capsys):

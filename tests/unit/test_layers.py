@@ -126,6 +126,7 @@ ONLY_IN = {
         "producer.producer",
         "transactions.session",
         "jobs",
+        "localkafka.jars",
         "localkafka.processes",
         "spark.frames",
         "spark.guard",
