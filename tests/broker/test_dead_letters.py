@@ -263,8 +263,8 @@ def test_they_are_written_again_once_their_topic_has_the_partitions(kafka, capsy
     offsets = shlex.split(command)[shlex.split(command).index("--from") + 1]
     _, found = dead.run(capsys, "count", "--json", "--from", offsets)
     assert found["count"] == 0
-    assert main([*shlex.split(command)[1:], "--timeout", str(AN_HOUR_MS)]) == 0  # nothing to ask
-    assert "nothing written" in capsys.readouterr().out
+    assert main([*shlex.split(command)[1:], "--timeout", str(AN_HOUR_MS)]) == 1  # nothing to ask
+    assert "nothing written: there is no dead letter" in capsys.readouterr().out
 
 
 def test_any_other_topic_is_not_written_again(kafka, capsys):
@@ -322,6 +322,15 @@ def test_nothing_is_written_without_a_yes(kafka, capsys):
     assert "Not written: 2 a part of the row is missing: it was cut off" in text
     assert "--yes confirms" in text
     assert [r.value for r in read_topic(dead.servers, dead.topic)] == [b"good"]
+
+
+def test_nothing_is_asked_where_nothing_can_be_replayed(kafka, capsys):
+    """The dead letters were announced, and then none was written."""
+    dead = Dead(kafka)
+    code, text = dead.run(capsys, "replay", "--cause", "too-large", "--allow-topic", dead.topic)
+    assert code == 1
+    assert "nothing written" in text
+    assert "2 not written: a part of the row is missing: it was cut off" in text
 
 
 REPAINT = "\x1b[2J\x1b[1;1Hflights\x9b31m\u202e"

@@ -5,7 +5,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.base.entry_points import Hook, HookError
+from spark_kafka_sink.base.entry_points import Hook, HookError, load
 from spark_kafka_sink.base.text import MOST_SHOWN
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.record.dead_letters import Row, row_batch
@@ -22,6 +22,7 @@ from spark_kafka_sink.tools.dead_letter_replay import (
 )
 from spark_kafka_sink.tools.dead_letters import _most_frequent as most_frequent
 from spark_kafka_sink.tools.dead_letters import _time as time_text
+from tests.snippets import load_documented
 
 CONFIG = ProducerConfig.parse({"bootstrap.servers": "b:9092"})
 DEAD = "flights-dead-letters"
@@ -68,6 +69,16 @@ def test_a_function_that_leaves_it_the_topic_that_is_read_is_refused():
     assert Replay(CONFIG, DEAD, allowed=["a"], mend=unchanged).mended(batch).num_rows == 2
     with pytest.raises(HookError, match="for 'a', which neither --to-topic nor --allow-topic"):
         Replay(CONFIG, DEAD, allowed=["b"], mend=unchanged).mended(batch)
+
+
+def test_the_documented_function_encodes_what_could_not_be_encoded(monkeypatch):
+    load_documented("encoding", "docs/dead-letters.md", monkeypatch)
+    mend = Hook("'encoding:as_avro'", load("encoding:as_avro", "--mend"))
+    values = {"not-encodable": b'{"flight":"a"}', "too-large": b"kept"}
+    rows = [Row(value, None, [], "flights", None, 0, cause) for cause, value in values.items()]
+    replay = Replay(CONFIG, DEAD, allowed=["flights"], mend=mend)
+    mended = replay.mended(row_batch(rows)).column(POSITIONS.value).to_pylist()
+    assert mended == [b"\0\0\0\0\7\2a\0", b"kept"]
 
 
 @pytest.mark.parametrize("topic", ["pykafka-sink-transactions", "payments", "__consumer_offsets"])
