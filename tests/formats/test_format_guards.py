@@ -181,7 +181,7 @@ def test_a_zone_is_asked_for_where_something_has_times():
             json_encoder(pa.schema([("c", kind)]), time_zone=unknown)
 
 
-@pytest.mark.parametrize("mark", [b"variant", b"geometry"])
+@pytest.mark.parametrize("mark", [b"variant", b"geometry", b"geography"])
 def test_only_a_struct_that_says_true_is_of_a_type_of_spark_s(mark):
     for said, is_struct in ((b"true", False), (b"false", True)):
         fields = [pa.field("srid", INT, metadata={mark: said})]

@@ -3,7 +3,6 @@
 import json
 import sys
 
-import pyarrow as pa
 import pytest
 from pyspark.sql.types import (
     ArrayType,
@@ -31,8 +30,7 @@ from pyspark.sql.types import (
 from spark_kafka_sink.base.errors import ConfigError, SchemaError, sentence
 from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.formats.encoder import RowEncoder
-from spark_kafka_sink.formats.plan import FieldSpec, FormatError, FormatSpec, PartSpec
+from spark_kafka_sink.formats.plan import PartSpec
 from spark_kafka_sink.spark import row_planning, versions
 from tests.formats.protobuf_files import add_field, descriptor_set, one_message
 from tests.tables import each_row
@@ -59,8 +57,10 @@ PEOPLE = StructType(
 
 
 def options(**more):
-    named = {name.replace("_", "."): value for name, value in more.items()}
-    return SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "topic": "t", **named})
+    """None leaves an option out."""
+    named = {name.replace("_", "."): value for name, value in {"topic": "t", **more}.items()}
+    given = {name: value for name, value in named.items() if value is not None}
+    return SinkOptions.parse({"kafka.bootstrap.servers": "b:1", **given})
 
 
 def planned(schema, **more):
@@ -127,9 +127,6 @@ def test_columns_of_the_key_stay_in_the_value_and_that_of_tombstones_does_not():
     assert paths(plan.value) == [("id",), ("name",), ("home",)]
     assert plan.value.plan.null_when == "gone"
     assert plan.key == PartSpec(0, is_text=True)
-
-
-def test_a_record_that_deletes_keeps_its_key():
     more = {"key_format": "json", "key_columns": "id", "value_null_when": "gone"}
     plan = planned(PEOPLE, value_format="json", **more).plan
     assert (plan.value.plan.null_when, plan.key.plan.null_when) == ("gone", None)
@@ -356,59 +353,33 @@ def test_names_that_are_none_are_told_with_those_that_exist(name):
     assert "There are: `x, y`, z" in told
 
 
-def test_columns_that_are_parts_for_their_names_are_told():
-    schema = with_fields(
-        ("key", StringType()), ("topic", StringType()), ("partition", IntegerType())
-    )
-    told = planned(schema, value_format="json").notes
-    cure = "column to an empty text to have it in the value, or to"
-    assert told == (
-        f"column 'topic' is written nowhere, as option 'topic' is set: set topic.{cure} 'topic' if that is meant",
-        "column 'partition' is the record's partition and is not in the value: set "
-        f"partition.{cure} 'partition' if that is meant",
-    )
-    named = {"partition_column": "partition", "topic_column": ""}
-    assert planned(schema, value_format="json", **named).notes == ()
-    assert planned(schema, value_format="json", value_columns="id").notes == ()
+TOPIC = ("topic", StringType())
+PARTITION = ("partition", IntegerType())
+HEADERS_COLUMN = ("headers", ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])))  # fmt: skip
+CURE = "column to an empty text to have it in the value, or to"
+NOWHERE = f"column 'topic' is written nowhere, as option 'topic' is set: set topic.{CURE} 'topic' if that is meant"
+NOT_IN_VALUE = f"column 'partition' is the record's partition and is not in the value: set partition.{CURE} 'partition' if that is meant"
+KEY_OF_ID = {"key_format": "json", "key_columns": "id"}
 
 
-HEADERS_TYPE = ArrayType(
-    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+@each_row(
+    ("columns", "more", "notes"),
+    [
+        ([("key", StringType()), TOPIC, PARTITION], {}, [NOWHERE, NOT_IN_VALUE]),
+        ([TOPIC, PARTITION], {"partition_column": "partition", "topic_column": ""}, []),
+        ([TOPIC, PARTITION], {"value_columns": "id"}, []),
+        ([TOPIC, HEADERS_COLUMN], {"topic": None}, []),  # documented columns
+        ([TOPIC, HEADERS_COLUMN], {}, [NOWHERE]),
+        ([HEADERS_COLUMN, PARTITION], {}, [NOT_IN_VALUE]),
+        ([("value", StringType()), PARTITION], {"value_format": None, **KEY_OF_ID}, []),
+        ([], {"value_null_when": "gone"}, ["value.null.when without a key: "]),
+        ([], {"value_null_when": "gone", "key_columns": "id"}, []),
+    ],
 )
-
-
-def test_the_documented_columns_topic_and_headers_are_no_warning():
-    schema = with_fields(("topic", StringType()), ("headers", HEADERS_TYPE))
-    given = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "value.format": "json"})
-    assert row_planning.plan_rows(schema, given).notes == ()
-    (told,) = planned(schema, value_format="json").notes
-    assert told.startswith("column 'topic' is written nowhere, as option 'topic' is set: ")
-
-
-def test_a_partition_behind_the_headers_is_told():
-    schema = with_fields(("headers", HEADERS_TYPE), ("partition", IntegerType()))
-    (told,) = planned(schema, value_format="json").notes
-    assert told.startswith("column 'partition' is the record's partition and is not in the value: ")
-
-
-def test_nothing_is_told_where_the_value_is_a_column_of_its_own():
-    schema = with_fields(("value", StringType()), ("partition", IntegerType()))
-    assert planned(schema, key_format="json", key_columns="id").notes == ()
-
-
-def test_a_topic_column_of_another_type_is_refused_where_it_is_used():
-    schema = with_fields(("topic", LongType()))
-    given = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "value.format": "json"})
-    with pytest.raises(SchemaError, match="topic"):
-        row_planning.plan_rows(schema, given)
-    assert planned(schema, value_format="json").plan is not None
-
-
-def test_tombstones_without_a_key_are_told():
-    (told,) = planned(PEOPLE, value_format="json", value_null_when="gone").notes
-    assert told.startswith("value.null.when without a key: ")
-    more = {"value_null_when": "gone", "key_columns": "id"}
-    assert planned(PEOPLE, value_format="json", **more).notes == ()
+def test_what_is_told_of_columns_that_are_no_part_of_the_value(columns, more, notes):
+    found = planned(with_fields(*columns), **{"value_format": "json", **more})
+    assert len(found.notes) == len(notes)
+    assert all(told.startswith(note) for told, note in zip(found.notes, notes))
 
 
 OF_KAFKA = {
@@ -437,8 +408,7 @@ AT = "; timestamp.column=timestamp keeps the timestamps"
     ],
 )  # fmt: skip
 def test_a_copy_into_its_own_input_is_told(more, note):
-    given = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", **more})
-    told = row_planning.plan_rows(columns_of(**OF_KAFKA), given).notes
+    told = planned(columns_of(**OF_KAFKA), **{"topic": None, **more}).notes
     assert told == (() if note is None else (note,))
 
 
@@ -446,12 +416,6 @@ def test_a_copy_into_its_own_input_is_told(more, note):
 def test_rows_that_lack_a_column_of_the_source_are_no_copy(name):
     fewer = columns_of(**{other: kind for other, kind in OF_KAFKA.items() if other != name})
     assert planned(fewer).notes == ()
-
-
-def test_a_topic_is_needed():
-    given = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "value.format": "json"})
-    with pytest.raises(SchemaError, match="topic option required"):
-        row_planning.plan_rows(PEOPLE, given)
 
 
 @pytest.mark.parametrize(
@@ -512,21 +476,6 @@ def test_arrays_of_nothing_are_planned():
     row_planning.check_encodable(planned(schema, value_format="json"))
 
 
-@pytest.mark.parametrize("name", ["geometry", "geography"])
-@pytest.mark.parametrize("is_nested", [False, True])
-def test_places_on_earth_are_refused_as_by_to_json(name, is_nested):
-    fields = [pa.field("srid", pa.int32(), False)]
-    fields.append(pa.field("wkb", pa.binary(), False, {name: "true", "srid": "4326"}))
-    kind = pa.list_(pa.struct(fields)) if is_nested else pa.struct(fields)
-    path = "g[]" if is_nested else "g"
-    with pytest.raises(FormatError) as refused:
-        RowEncoder(FormatSpec("json", (FieldSpec(("g",), "g"),)), pa.schema([("g", kind)]))
-    assert sentence(refused.value) == (
-        f"column '{path}' is a {name.upper()}, which cannot be written as JSON. "
-        "Write ST_AsBinary() of it, or leave it out"
-    )
-
-
 @pytest.fixture
 def descriptors(tmp_path):
     """With the message pkg.Root, a person, and pkg.Root.Id, which is in it."""
@@ -559,31 +508,24 @@ def test_messages_are_those_of_a_file(descriptors):
 @pytest.mark.parametrize(
     ("message", "columns", "words"),
     [
+        (None, "id", "made.desc: it is no descriptor set, which protoc --include_imports"),
         ("pkg.Other", "id", "made.desc: it has no message 'pkg.Other': there are pkg.Root, "),
         ("pkg.Home", "home.city,id", "message pkg.Home has no field for 'id'"),
         ("pkg.Root", "home.zip,name,id", "message pkg.Root has no field for 'home.zip'"),
     ],
 )
 def test_what_does_not_fit_a_message(descriptors, message, columns, words):
-    with pytest.raises(SchemaError) as refused:
+    if message is None:
+        descriptors.write_text('syntax = "proto3"; message M {}')
+    more = {
+        "value_protobuf_descriptor_file": str(descriptors),
+        "value_protobuf_message": message or "M",
+    }
+    with pytest.raises((SchemaError, ConfigError)) as refused:
         row_planning.check_encodable(
-            planned(
-                PEOPLE,
-                value_format="protobuf",
-                value_columns=columns,
-                value_protobuf_descriptor_file=str(descriptors),
-                value_protobuf_message=message,
-            )
+            planned(PEOPLE, value_format="protobuf", value_columns=columns, **more)
         )
     assert words in str(refused.value)
-
-
-def test_a_file_that_is_no_descriptor_set_is_told(tmp_path):
-    file = tmp_path / "made.proto"
-    file.write_text('syntax = "proto3"; message M {}')
-    more = {"value_protobuf_descriptor_file": str(file), "value_protobuf_message": "M"}
-    words = refusal(PEOPLE, value_format="protobuf", **more)
-    assert "made.proto: it is no descriptor set, which protoc --include_imports" in words
 
 
 def test_without_protobufs_package_its_installation_is_told(descriptors, monkeypatch):

@@ -38,7 +38,8 @@ def subjects(monkeypatch):
     def failing(topic, is_key, record_name):
         raise LookupError("no such team")
 
-    module.named, module.failing, module.nothing = named, failing, lambda *_: None
+    module.named, module.failing = named, failing
+    module.nothing, module.empty = lambda *_: None, lambda *_: ""
     monkeypatch.setitem(sys.modules, "subjects", module)
     return called
 
@@ -55,6 +56,7 @@ def test_a_function_names_the_subject(registry, subjects):
     [
         ("subjects:failing", "strategy=subjects:failing failed: LookupError('no such team')"),
         ("subjects:nothing", "must return the name of a subject, not None"),
+        ("subjects:empty", "must return the name of a subject, not ''"),
         ("subjects:missing", "'subjects:missing' cannot be loaded"),
     ],
 )
@@ -131,7 +133,6 @@ NAMED = {"avro_record_name": "topLevelRecord"}
 @pytest.mark.parametrize(
     ("chosen", "kind", "words"),
     [
-        ("RecordNameStrategy", "avro", "both have the subject 'topLevelRecord'"),
         ("RecordNameStrategy", "avro", "set key.subject.name.strategy=TopicNameStrategy, or key.avro.schema, with"),
         ("TopicRecordNameStrategy", "avro", "both have the subject 't-topLevelRecord'"),
         ("TopicRecordNameStrategy", "json", "or key.json.schema, with another title"),
@@ -188,20 +189,14 @@ def test_a_given_schema_has_the_name_of_its_subject(registry, kind, text):
     assert [*registry.subjects] == ["n.R"]
 
 
-def test_the_subject_of_a_records_name_has_the_latest_schema(registry):
+def test_the_subject_of_a_records_name_has_the_latest_schema_and_an_id_needs_no_subject(registry):
     registry.add("topLevelRecord", {"schema": ONLY_ID})
     given = {"use_latest_version": "true", **BY_RECORD}
-    plan = planned_rows(registry, ID, **given, **NAMED)
-    assert plan.value.plan.prefix == b"\0\0\0\0\1"
+    for chosen in ({**given, **NAMED}, {"use_schema_id": "1", **BY_RECORD}):
+        assert planned_rows(registry, ID, **chosen).value.plan.prefix == b"\0\0\0\0\1"
     as_json = {"value_format": "json", "value_schema_id_prefix": "true", **given}
     with pytest.raises(ConfigError, match="derived from columns needs use.schema.id: "):
         planned_rows(registry, ID, **as_json)
-
-
-def test_a_schema_that_is_asked_for_by_its_id_needs_no_subject(registry):
-    registry.add("t-value", {"schema": ONLY_ID})
-    plan = planned_rows(registry, ID, use_schema_id="1", **BY_RECORD)
-    assert plan.value.plan.prefix == b"\0\0\0\0\1"
 
 
 def test_a_given_schema_is_written_with_what_it_builds_on(registry):
@@ -240,20 +235,22 @@ LATEST_AS_PREFIX = {"value_schema_id_prefix": "true", "use_latest_version": "tru
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "option"),
     [
-        ({"use_latest_version": "true"}, "set latest.compatibility.strict=false to leave them out, or value.columns to"),
-        ({"use_schema_id": "1"}, "of the value: set id.compatibility.strict=false to leave them out, or value.columns to"),
+        ({"use_latest_version": "true"}, "latest.compatibility.strict"),
+        ({"use_schema_id": "1"}, "id.compatibility.strict"),
     ],
-)  # fmt: skip
-def test_columns_that_the_registrys_schema_does_not_have(registry, given, words):
+)
+def test_columns_that_the_registrys_schema_does_not_have(registry, given, option):
     registry.add("t-value", {"schema": ONLY_ID})
     columns = StructType([*ID.fields, StructField("extra", StringType())])
     with pytest.raises(SchemaError) as refused:
         planned_rows(registry, columns, **given)
     assert "the registry's schema 1" in str(refused.value)
     assert "has no field for ['extra']" in str(refused.value)
-    assert words in str(refused.value)
+    assert f"set {option}=false to leave them out, or value.columns to" in str(refused.value)
+    plan = planned_rows(registry, columns, **given, **{option.replace(".", "_"): "false"})
+    assert [field.name for field in plan.value.plan.fields] == ["id"]
 
 
 def test_a_schema_of_the_registry_that_is_no_record_is_told(registry):
@@ -607,17 +604,28 @@ def add_order(registry, city):
     add(registry, "t-value", order, reference("home.json", "home"))
 
 
-@pytest.mark.parametrize("given", [LATEST, {"use_schema_id": "3"}])
-def test_registered_references_are_compared(registry, given):
+@pytest.mark.parametrize(
+    ("given", "option"),
+    [(LATEST, "latest.compatibility.strict"), ({"use_schema_id": "3"}, "id.compatibility.strict")],
+)
+def test_columns_are_compared_with_references_unless_an_option_says_otherwise(
+    registry, given, option
+):
+    """Then references are not asked for."""
     add_order(registry, "integer")
-    assert CITY in json_refusal(registry, **given)
+    words = json_refusal(registry, **given)
+    assert CITY in words
+    assert f"set {option} to false to write them all the same" in words
+    registry.asked.clear()
+    rows = json_plan(registry, **given, **{option.replace(".", "_"): "false"})
+    assert len(registry.asked) == 1
+    assert rows.plan.value.plan.json_schema is None  # tasks have no use for it
+    assert [field.name for field in rows.plan.value.plan.fields] == ["id", "home"]
 
 
-@pytest.mark.parametrize("given", [LATEST, {"use_schema_id": "3"}])
-def test_what_fits_is_written(registry, given, caplog):
+def test_what_fits_is_written(registry, caplog):
     add_order(registry, "string")
-    plan = json_plan(registry, **given).plan
-    assert plan.value.plan.prefix == b"\x00\x00\x00\x00\x03"
+    assert json_plan(registry, **LATEST).plan.value.plan.prefix == b"\x00\x00\x00\x00\x03"
     assert caplog.text == ""
 
 
@@ -627,14 +635,6 @@ def test_many_misfits_do_not_hide_what_to_do(registry):
     assert "set latest.compatibility.strict to false" in words
     assert "'19' is required, and no column is it; and more" in words
     assert "'20'" not in words
-
-
-def test_a_long_reference_that_leads_nowhere_does_not_flood_the_log(registry, caplog):
-    add(registry, "t-value", {"$ref": "z" * 5_000})
-    json_plan(registry, **LATEST)
-    (note,) = caplog.messages
-    assert "zzz" in note
-    assert len(note) < 2 * MOST_SHOWN
 
 
 def test_a_schema_is_asked_for_once_that_has_two_names(registry):
@@ -649,17 +649,23 @@ def test_a_schema_is_asked_for_once_that_has_two_names(registry):
     ]
 
 
-def test_what_cannot_be_compared_is_told_and_written(registry, caplog):
+@pytest.mark.parametrize("home", [None, "no JSON"])
+def test_what_cannot_be_compared_is_told_and_written(registry, caplog, home):
+    if home is not None:
+        registry.add("home", {"schema": home, "schemaType": "JSON"})
     order = {"properties": {"home": {"$ref": "home.json"}, "id": {"$ref": "#/$defs/id"}}}
     add(registry, "t-value", order, reference("home.json", "home"))
-    with caplog.at_level(logging.WARNING):
-        json_plan(registry, **LATEST)
-        json_plan(registry, **LATEST)
-    (told,) = caplog.messages
+    json_plan(registry, **LATEST)
+    json_plan(registry, **LATEST)
+    add(registry, "t-value", {"$ref": "z" * 5_000})
+    json_plan(registry, **LATEST)
+    told, long = caplog.messages
     assert told.startswith(
         "use.latest.version=true: what the latest schema of the registry has by the $ref '#/$defs/id', "
         "'home.json' is not compared with the columns of the value"
     )
+    assert "zzz" in long
+    assert len(long) < 2 * MOST_SHOWN
 
 
 def test_values_that_the_schema_does_not_have_are_told_once_and_written(registry, caplog):
@@ -677,27 +683,6 @@ def test_values_that_the_schema_does_not_have_are_told_once_and_written(registry
     ]
 
 
-def test_a_referenced_schema_that_is_no_json_is_not_compared(registry, caplog):
-    registry.add("home", {"schema": "no JSON", "schemaType": "JSON"})
-    order = {"properties": {"home": {"$ref": "home.json"}}}
-    add(registry, "t-value", order, reference("home.json", "home"))
-    json_plan(registry, **LATEST)
-    assert "the $ref 'home.json' is not compared" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("given", "option"),
-    [(LATEST, "latest.compatibility.strict"), ({"use_schema_id": "3"}, "id.compatibility.strict")],
-)
-def test_columns_need_not_be_compared(registry, given, option):
-    """Then references are not asked for."""
-    add_order(registry, "integer")
-    assert f"set {option} to false to write them all the same" in json_refusal(registry, **given)
-    registry.asked.clear()
-    json_plan(registry, **given, **{option.replace(".", "_"): "false"})
-    assert len(registry.asked) == 1
-
-
 def test_the_schema_of_an_id_is_named_in_the_error(registry):
     number = add(registry, "other", {"required": ["gate"]})
     words = json_refusal(registry, use_schema_id=str(number))
@@ -708,25 +693,6 @@ def test_the_schema_of_an_id_is_named_in_the_error(registry):
         "use.schema.id=2: the registry's schema of this id for the value is no JSON"
         in json_refusal(registry, use_schema_id="2")
     )
-
-
-def test_avro_leaves_out_what_the_schema_of_an_id_does_not_have(registry):
-    only_id = '{"type":"record","name":"R","fields":[{"name":"id","type":["null","long"]}]}'
-    registry.add("s", {"schema": only_id})
-    given = {"value_format": "avro", "use_schema_id": "1"}
-    words = json_refusal(registry, **given)
-    assert "set id.compatibility.strict=false to leave them out, or value.columns" in words
-    assert "the registry's schema 1, has no field" in words  # of which no version is known
-    plan = json_plan(registry, **given, id_compatibility_strict="false").plan
-    assert [field.name for field in plan.value.plan.fields] == ["id"]
-
-
-def test_columns_that_do_not_fit_are_written_where_that_is_asked_for(registry):
-    add(registry, "t-value", {"properties": {"id": {"type": "string"}}})
-    assert "'id' is written as" in json_refusal(registry, **LATEST)
-    rows = json_plan(registry, **LATEST, latest_compatibility_strict="false")
-    assert rows.plan.value.plan.json_schema is None  # tasks have no use for it
-    assert [field.name for field in rows.plan.value.plan.fields] == ["id", "home"]
 
 
 def test_a_given_schema_is_not_compared_with_itself(registry):

@@ -14,6 +14,7 @@ from tests.unit.registry.server import (
     client_of,
     found,
     options,
+    paths,
     refusal,
     unused_port,
 )
@@ -31,15 +32,6 @@ def test_one_that_is_down_is_tried_again_for_a_while_and_told(registry):
     assert HUSH not in words
     assert times.pauses[:5] == [200, 400, 800, 1600, 2000]
     assert times.ms <= 12_500
-
-
-def test_the_next_address_is_asked_and_stays_the_first(registry):
-    registry.add("t-value", {"schema": TEXT})
-    times = Times()
-    client = client_of(f"http://127.0.0.1:{unused_port()}", registry.url, times=times)
-    assert client.version("t-value").id == 1
-    assert client.version("t-value").id == 1
-    assert times.pauses == []
 
 
 def test_one_that_recovers_is_waited_for(registry):
@@ -184,7 +176,9 @@ def test_check_tells_of_the_subject_and_registers_nothing(registry):
     given = {"auto_register_schemas": "false", "topic": "u"}
     assert checked(registry.url, **given)[0][0] == "failed"
     assert checked(registry.url, use_schema_id="1")[0][2] == "AVRO, of id 1"
-    assert checked(registry.url, value_subject_name_strategy="RecordNameStrategy")[0][0] == "passed"
+    given = {"value_subject_name_strategy": "RecordNameStrategy"}
+    assert checked(registry.url, **given)[0][0] == "passed"
+    assert paths(registry)[-1] == "GET /subjects?offset=0&limit=1", "and not all of them"
 
 
 def test_check_compares_a_given_schema(registry):
