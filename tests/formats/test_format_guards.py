@@ -102,9 +102,7 @@ def nested(depth):
 
 
 LONG = "n" * 700
-TIMES = pa.array([0, 1], pa.timestamp("us"))
 DECIMAL = {"type": "fixed", "name": "D", "size": 900, "logicalType": "decimal", "precision": 5}
-NUMBERS = pa.record_batch({"c": pa.array([1, 2], INT)})
 PREFIX = b"p" * 700
 
 
@@ -112,30 +110,46 @@ def avro(batch, kind, prefix=b""):
     return avro_rows.encoder(batch.schema, avro_rows.record(c=kind), prefix)
 
 
-def roomy_cases():
-    """An encoder and rows whose names, constants, patterns, ends or prefixes are long."""
-    named = pa.record_batch({LONG: pa.array([1, 2], INT)})
-    yield json_encoder(named.schema), named
-    deep = nested(300)
-    yield json_encoder(deep.schema), deep
-    wide = pa.record_batch({"c": pa.array([-1.7976931348623157e308] * 2)})
-    yield json_encoder(wide.schema), wide
-    times = pa.record_batch({"c": TIMES})
-    yield json_encoder(times.schema, timestamp_ntz_format=repr("x" * 900)), times
-    yield json_encoder(NUMBERS.schema, PREFIX), NUMBERS
-    decimals = pa.record_batch({"c": pa.array([1, 2], pa.decimal128(5, 0))})
-    yield avro(decimals, DECIMAL), decimals
-    yield avro(NUMBERS, "int", PREFIX), NUMBERS
-    constant = avro_rows.record(c="int", d=("string", "d" * 900))
-    yield avro_rows.encoder(NUMBERS.schema, constant), NUMBERS
-    message = protobuf_files.schema_of(protobuf_files.one_message(c="int32"))
-    yield protobuf_files.protobuf_encoder(NUMBERS.schema, message, PREFIX), NUMBERS
+def protobuf(batch, kind, prefix=b""):
+    schema = protobuf_files.schema_of(protobuf_files.one_message(c=kind))
+    return protobuf_files.protobuf_encoder(batch.schema, schema, prefix)
 
 
-@pytest.mark.parametrize("number", range(9))
-def test_nothing_is_written_beyond_rooms_of_any_size(number):
-    """Whatever is long: a name, a constant, a step, what ends a row, a prefix."""
-    made, batch = list(roomy_cases())[number]
+def column(values, kind=INT):
+    return pa.record_batch({"c": pa.array(values, kind)})
+
+
+NUMBERS = column([1, 2])
+NAMED = pa.record_batch({LONG: pa.array([1, 2], INT)})
+DEEP, WIDE = nested(300), column([-1.7976931348623157e308] * 2, pa.float64())
+TIMES = column([0, 1], pa.timestamp("us"))
+MANY = column([[*range(300)], []], pa.list_(pa.int64()))
+KEYS = column([[("k" * 900, 1)], []], pa.map_(pa.string(), INT))
+TEXTS = column(["é" * 900, ""], pa.string())
+DECIMALS = column([1, 2], pa.decimal128(5, 0))
+CONSTANT = avro_rows.record(c="int", d=("string", "d" * 900))
+ROOMY = [
+    (json_encoder(NAMED.schema), NAMED),
+    (json_encoder(DEEP.schema), DEEP),
+    (json_encoder(WIDE.schema), WIDE),
+    (json_encoder(TIMES.schema, timestamp_ntz_format=repr("x" * 900)), TIMES),
+    (json_encoder(NUMBERS.schema, PREFIX), NUMBERS),
+    (avro(DECIMALS, DECIMAL), DECIMALS),
+    (avro(NUMBERS, "int", PREFIX), NUMBERS),
+    (avro_rows.encoder(NUMBERS.schema, CONSTANT), NUMBERS),
+    (avro(MANY, {"type": "array", "items": "long"}), MANY),
+    (avro(KEYS, {"type": "map", "values": "int"}), KEYS),
+    (avro(TEXTS, "string"), TEXTS),
+    (protobuf(NUMBERS, "int32", PREFIX), NUMBERS),
+    (protobuf(MANY, "repeated int64"), MANY),
+    (protobuf(KEYS, "map string int32"), KEYS),
+    (protobuf(TEXTS, "string"), TEXTS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "batch"), ROOMY, ids=range(15))
+def test_nothing_is_written_beyond_rooms_of_any_size(made, batch):
+    """Whatever is long: a name, a constant, a step, what ends a row, a prefix, items, keys, texts."""
     expected = made.encode(batch).values.to_pylist()
     for size in range(0, sum(map(len, expected)) + 1300, 17):
         memory = np.full(size + 2 * GUARD, 0xA5, np.uint8)
@@ -335,8 +349,6 @@ def test_rows_of_growing_size_are_copied_a_few_times_at_most(monkeypatch, name, 
 
 
 GONE = pa.array([True, False, None])
-STRUCT = pa.array([{"x": 1}, None, {"x": 3}], pa.struct([("x", pa.int32())]))
-OF_STRUCT = PartSpec(0, FormatSpec(JSON, (FieldSpec(("s", "x"), "x"),)))
 
 
 def written(plan, **columns):
@@ -345,22 +357,12 @@ def written(plan, **columns):
 
 
 @pytest.mark.parametrize("prefix", [b"", b"\0\0\0\0\7"])
-def test_a_raw_value_is_null_where_a_column_says_so(prefix):
+def test_a_raw_value_and_a_text_are_null_where_a_column_says_so(prefix):
     plan = RowSpec(PartSpec(0, prefix=prefix), PartSpec(0), null_when=1)
     found = written(plan, v=pa.array([b"a", b"b", None]), gone=GONE)
     assert found == {"value": [None, prefix + b"b", None], "key": [b"a", b"b", None]}
-
-
-def test_a_text_value_is_null_where_a_column_says_so():
-    found = written(
-        RowSpec(PartSpec(0, is_text=True), null_when=1), n=pa.array([1, 2, 3]), gone=GONE
-    )
-    assert found == {"value": [None, "2", "3"]}
-
-
-def test_a_struct_that_is_null_is_a_null_and_has_no_fault():
-    found = written(RowSpec(OF_STRUCT), s=STRUCT)
-    assert found == {"value": [b'{"x":1}', None, b'{"x":3}']}
+    text = RowSpec(PartSpec(0, is_text=True), null_when=1)
+    assert written(text, n=pa.array([1, 2, 3]), gone=GONE) == {"value": [None, "2", "3"]}
 
 
 def test_batches_of_another_schema_are_made_by_another_encoder():

@@ -529,17 +529,6 @@ def test_times_that_their_message_does_not_have(kind, name, first, last):
 GUARD = 64
 
 
-def test_long_strings_and_many_elements_get_the_room_that_they_need():
-    texts = ["x" * 300_000, "", "é" * 200_000]
-    found = written(pa.array(texts), "string")
-    assert found == [b"\x0a" + sized(t.encode()) if t else b"" for t in texts]
-    [found] = written(pa.array([[*range(100_000)]]), "repeated int64")
-    assert found == b"\x0a" + sized(b"".join(map(varint, range(100_000))))
-    key = "k" * 200_000
-    [found] = written(pa.array([[(key, 1)]], pa.map_(pa.string(), pa.int8())), "map string int32")
-    assert found == b"\x0a" + sized(b"\x0a" + sized(key.encode()) + b"\x10\x01")
-
-
 @pytest.mark.parametrize(
     ("kind", "field", "code"),
     [

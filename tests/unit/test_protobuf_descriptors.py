@@ -31,44 +31,6 @@ def fields_of(file, name="pkg.Root"):
     return {field.name: field for message in schema.messages for field in message.fields}
 
 
-@pytest.mark.parametrize("syntax", ["proto2", "proto3"])
-def test_what_is_known_of_fields(syntax):
-    file = file_of(syntax=syntax)
-    root = file.message_type.add(name="Root")
-    add_enum(file, "Kind", ZERO=0, ONE=1)
-    add_map(root, "map", "string", "int32")
-    add_field(root, "plain", "sint32", 7)
-    add_field(root, "many", "repeated int64", 8)
-    add_field(root, "texts", "repeated string", 9)
-    add_field(root, "other", "repeated int64", 10).options.packed = syntax == "proto2"
-    add_field(root, "kind", "enum pkg.Kind", 11)
-    add_field(root, "at", "google.protobuf.Timestamp", 12)
-    root.oneof_decl.add(name="choice")
-    for number, name in ((20, "a"), (21, "b")):
-        add_field(root, name, "int32", number, oneof_index=0)
-    if syntax == "proto2":
-        add_field(root, "must", "required int32", 30)
-    else:
-        root.oneof_decl.add(name="_given")
-        add_field(root, "given", "int32", 30, proto3_optional=True, oneof_index=1)
-    found = fields_of(file)
-    is_new = syntax == "proto3"
-    assert [found[name].has_presence for name in ("plain", "kind")] == [not is_new] * 2
-    assert found["plain"][:4] == ("plain", 7, "sint32", "")
-    assert found["kind"][2:4] == ("enum", "pkg.Kind")
-    assert found["at"][2:4] == ("message", "google.protobuf.Timestamp")
-    assert [found[n].is_packed for n in ("many", "texts", "other")] == [is_new, False, not is_new]
-    assert [found[n].is_repeated for n in ("many", "map", "plain")] == [True, True, False]
-    assert [found[n].oneof for n in ("a", "b", "plain")] == ["choice", "choice", ""]
-    if is_new:
-        assert (found["given"].has_presence, found["given"].oneof) == (True, "")
-    else:
-        assert found["must"].is_required
-    schema = read_descriptor_set(descriptor_set([file]), "pkg.Root").schema
-    assert [message.is_entry for message in schema.messages].count(True) == 1
-    assert [enum.values for enum in schema.enums] == [(("ZERO", 0), ("ONE", 1))]
-
-
 def test_an_edition_says_itself_what_its_fields_are():
     if not hasattr(descriptor_pb2, "FeatureSet"):
         pytest.skip("this protobuf knows no editions")
