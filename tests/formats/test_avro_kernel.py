@@ -104,25 +104,6 @@ def test_fields_in_another_order_without_columns_and_in_another_case():
     assert found == start + b"".join(defaults) + b"\x04\x00\xff" + b"\x02" + b"ab"
 
 
-def test_names_of_types_are_found_in_their_namespaces():
-    inner = {"type": "record", "name": "I", "fields": [{"name": "n", "type": "int"}]}
-    schema = {
-        "type": "record",
-        "name": "a.b.R",
-        "fields": [
-            {"name": "x", "type": inner},
-            {"name": "y", "type": "I"},
-            {"name": "z", "type": {"type": "array", "items": "a.b.I"}},
-            {"name": "r", "type": ["null", "R"], "default": None},
-        ],
-    }
-    kind = pa.struct([("n", pa.int32())])
-    arrays = [pa.array([{"n": 1}], kind), pa.array([{"n": 2}], kind), pa.array([[{"n": 3}]])]
-    batch = pa.record_batch([*arrays[:2], pa.array([[{"n": 3}]], pa.list_(kind))], ["x", "y", "z"])
-    [found] = encoder(batch.schema, schema).encode(batch).values.to_pylist()
-    assert found == b"\x02\x04\x02\x06\x00\x00"
-
-
 @pytest.mark.parametrize(
     ("kind", "avro", "message"),
     [
@@ -177,14 +158,10 @@ def test_rows_that_cannot_be_written_are_told_and_the_others_are():
     values, faults = made.encode(batch)
     values.validate(full=True)
     assert values.to_pylist() == [b"\x02ab\x00", None, None, None, b"\x0aab\x00"]
-    assert [made.fault_text(fault) if fault else None for fault in faults.tolist()] == [
-        None,
-        "field 'n' is null, and the Avro schema has no null for it: filter such rows, or give "
-        "the field a union with null",
-        "field 'f' does not have the 2 bytes of the Avro schema's fixed type",
-        "field 's.e' is none of the symbols of the Avro schema's enum",
-        None,
-    ]
+    assert faults.astype(bool).tolist() == [False, True, True, True, False]
+    causes = ("'n' is null", "'f' does not have the 2 bytes", "'s.e' is none of the symbols")
+    for fault, cause in zip(faults[1:4].tolist(), causes):
+        assert made.fault_text(fault).startswith(f"field {cause}")
 
 
 def test_an_enum_without_symbols_has_no_rows():

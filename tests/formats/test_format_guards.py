@@ -126,12 +126,16 @@ TIMES = column([0, 1], pa.timestamp("us"))
 MANY = column([[*range(300)], []], pa.list_(pa.int64()))
 KEYS = column([[("k" * 900, 1)], []], pa.map_(pa.string(), INT))
 TEXTS = column(["é" * 900, ""], pa.string())
+ESCAPED = column(["x" * 900, '"' * 300, "\x01" * 100, "é" * 300], pa.string())
+BYTES = column([bytes(900), b""], pa.binary())
 DECIMALS = column([1, 2], pa.decimal128(5, 0))
 CONSTANT = avro_rows.record(c="int", d=("string", "d" * 900))
 ROOMY = [
     (json_encoder(NAMED.schema), NAMED),
     (json_encoder(DEEP.schema), DEEP),
     (json_encoder(WIDE.schema), WIDE),
+    (json_encoder(ESCAPED.schema), ESCAPED),
+    (json_encoder(BYTES.schema), BYTES),
     (json_encoder(TIMES.schema, timestamp_ntz_format=repr("x" * 900)), TIMES),
     (json_encoder(NUMBERS.schema, PREFIX), NUMBERS),
     (avro(DECIMALS, DECIMAL), DECIMALS),
@@ -141,13 +145,13 @@ ROOMY = [
     (avro(KEYS, {"type": "map", "values": "int"}), KEYS),
     (avro(TEXTS, "string"), TEXTS),
     (protobuf(NUMBERS, "int32", PREFIX), NUMBERS),
-    (protobuf(MANY, "repeated int64"), MANY),
+    *((protobuf(MANY, f"repeated {kind}"), MANY) for kind in ("int64", "sfixed64")),
     (protobuf(KEYS, "map string int32"), KEYS),
     (protobuf(TEXTS, "string"), TEXTS),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("made", "batch"), ROOMY, ids=range(15))
+@pytest.mark.parametrize(("made", "batch"), ROOMY, ids=range(18))
 def test_nothing_is_written_beyond_rooms_of_any_size(made, batch):
     """Whatever is long: a name, a constant, a step, what ends a row, a prefix, items, keys, texts."""
     expected = made.encode(batch).values.to_pylist()

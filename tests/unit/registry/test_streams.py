@@ -183,8 +183,10 @@ def test_what_a_running_query_knows_stays_valid_and_a_first_look_up_fails(
     registry, failure, chosen, caplog
 ):
     """Whatever has happened to the registry: a subject may have been deleted, a key rotated."""
-    given, (answer, words) = CHOSEN[chosen], FAILURES[failure]
-    plan(registry, None, **CHOSEN["register"])
+    answer, words = FAILURES[failure]
+    timeout_ms = "500" if words == NO_ANSWER else "30000"
+    given = {**CHOSEN[chosen], "schema_registry_timeout_ms": timeout_ms}
+    plan(registry, None, use_latest_version="false")
     known = plan(registry, "/c/one", **given)
     registry.fails = answer
     let_answers_age()
