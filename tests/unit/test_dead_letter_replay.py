@@ -119,26 +119,17 @@ def test_a_time_of_any_64_bits_is_shown(at_ms):
 def test_what_records_say_of_themselves_takes_little_memory_and_little_of_the_screen():
     """Whoever may write to the topic chooses causes, topics and messages, of a megabyte each."""
     names = ("cause", "topic", "exception.message")
-    letters = [
-        DeadLetter.of(
-            0,
-            Record(
-                0,
-                0,
-                None,
-                b"v",
-                tuple((f"__connect.errors.{n}", b"%d" % i + b"x" * 1_000_000) for n in names),
-            ),
-        )
-        for i in range(50)
-    ]
+    letters = []
+    for i in range(50):
+        long = b"%d" % i + b"x" * 1_000_000
+        headers = tuple((f"__connect.errors.{name}", long) for name in names)
+        letters.append(DeadLetter.of(0, Record(0, 0, None, b"v", headers)))
     groups = grouped(letters)
     assert {group.cause for group in groups} == {OTHER_CAUSE}
     assert sum(len(group.topic or "") for group in groups) == 50 * 250
     assert {len(group.example) for group in groups} == {MOST_SHOWN}
-    assert {LetterFilter(["too-large"]).skip_reason(letter) for letter in letters} == {
-        "of another cause, which --cause does not name"
-    }
+    reasons = {LetterFilter(["too-large"]).skip_reason(letter) for letter in letters}
+    assert reasons == {"of another cause, which --cause does not name"}
     assert Replay(CONFIG, DEAD, allowed=[letters[0].topic or ""]).skip_reason(letters[0])
     one_topic = [
         letter._replace(context={**letter.context, "topic": "flights"}) for letter in letters

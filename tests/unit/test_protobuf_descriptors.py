@@ -20,6 +20,7 @@ from tests.formats.protobuf_files import (
     file_of,
     one_message,
 )
+from tests.tables import each_row
 
 
 def base64_of(file):
@@ -186,9 +187,11 @@ def test_a_registered_file_has_its_first_message_or_the_one_that_is_asked_for():
     assert read_registered(base64_of(main), imports, "pkg.Second").schema.indexes == (1,)
     with pytest.raises(FormatError, match="no message 'third'"):
         read_registered(base64_of(main), imports, "third")
+    with pytest.raises(FormatError, match="has no message"):
+        read_registered(base64_of(file_of()), (), None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ['syntax = "proto3"; message', "YWFhYQ==", "abc", f"{base64_of(one_message(c='int32'))}{{}}"],
 )
@@ -207,11 +210,6 @@ def test_a_registered_schema_has_four_mebibytes_at_most():
             read_registered(given, imports, None)
 
 
-def test_a_registered_file_without_messages_is_refused():
-    with pytest.raises(FormatError, match="has no message"):
-        read_registered(base64_of(file_of()), (), None)
-
-
 def with_import(name, **fields):
     file = file_of()
     file.dependency.append(name)
@@ -227,9 +225,6 @@ def test_a_registered_file_may_import_what_registries_know_by_themselves():
     found = read_registered(base64_of(file), (), None)
     assert {message.name for message in found.schema.messages} == {"pkg.Root", "google.type.Date"}
     assert [file.imports for file in found.files] == [()]
-
-
-def test_a_registered_file_may_import_confluents_extensions():
     found = read_registered(base64_of(with_import("confluent/meta.proto", x="int32")), (), None)
     assert found.schema.root == "pkg.Root"
 
@@ -267,17 +262,12 @@ def test_a_name_that_two_files_have_must_be_whole():
     assert read_descriptor_set(data, "Duration").schema.root == "common.Duration"
 
 
-def test_a_name_is_first_looked_for_in_the_registered_file():
-    imported, main = files_with_one_name()
-    imports = [(imported.name, base64_of(imported))]
-    assert read_registered(base64_of(main), imports, "Root").schema.root == "pkg.Root"
-
-
 @pytest.mark.parametrize("name", ["common.Root", "Duration", "google.protobuf.Duration"])
 def test_a_message_of_an_imported_file_is_refused(name):
     """Its indexes would be looked for in the schema whose id goes before it: another message."""
     imported, main = files_with_one_name()
     imports = [(imported.name, base64_of(imported))]
+    assert read_registered(base64_of(main), imports, "Root").schema.root == "pkg.Root"
     with pytest.raises(FormatError, match=r"is one of .*\.proto, which the schema imports\."):
         read_registered(base64_of(main), imports, name)
 
@@ -429,7 +419,7 @@ def test_a_text_is_what_its_descriptor_is(syntax):
     assert {message.name: set(message.fields) for message in found.messages} == by_name
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "words"),
     [
         ('edition = "2023"; message A {}', "is the text of an edition"),

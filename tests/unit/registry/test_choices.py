@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from types import ModuleType
 
 import pytest
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType
 
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, SchemaError, sentence
 from spark_kafka_sink.base.text import MOST_SHOWN
@@ -20,7 +20,17 @@ from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows
 from tests.formats.protobuf_files import add_field, add_map, descriptor_set, file_of
 from tests.tables import each_row
-from tests.unit.registry.server import OTHER, TEXT, found, options, paths, refusal, request_of
+from tests.unit.registry.server import (
+    OTHER,
+    TEXT,
+    columns_of,
+    found,
+    options,
+    paths,
+    planned_rows,
+    refusal,
+    request_of,
+)
 
 # --- subjects by a function ---------------------------------------------------------------------
 
@@ -115,7 +125,7 @@ def test_a_reference_to_what_is_not_there(registry, version, words):
 
 def plan_both(url, **more):
     """Of columns, key and value in the same format."""
-    columns = StructType([StructField("id", LongType()), StructField("b", StringType())])
+    columns = columns_of(id=LongType(), b=StringType())
     given = {"value_format": "avro", "key_format": "avro", "key_columns": "id", **more}
     if given["value_format"] == "json":
         given |= {"value_schema_id_prefix": "true", "key_schema_id_prefix": "true"}
@@ -171,19 +181,13 @@ def test_key_and_value_of_one_schema_may_have_one_subject(registry):
     assert [*registry.subjects] == ["topLevelRecord"]
 
 
-def planned_rows(registry, columns, **more):
-    made = options(registry.url, **more)
-    rows, _ = plan_schemas(plan_rows(columns, made), made)
-    return rows.plan
-
-
-ID = StructType([StructField("id", LongType())])
+ID = columns_of(id=LongType())
 BY_RECORD = {"value_subject_name_strategy": "RecordNameStrategy"}
 
 
 @pytest.mark.parametrize(("kind", "text"), [("avro", TEXT), ("json", '{"title":"n.R"}')])
 def test_a_given_schema_has_the_name_of_its_subject(registry, kind, text):
-    columns = StructType([StructField("a", IntegerType(), False)])
+    columns = columns_of(False, a=IntegerType())
     given = {f"value_{kind}_schema": text, "value_schema_id_prefix": "true", **BY_RECORD}
     planned_rows(registry, columns, value_format=kind, **given)
     assert [*registry.subjects] == ["n.R"]
@@ -193,7 +197,7 @@ def test_the_subject_of_a_records_name_has_the_latest_schema_and_an_id_needs_no_
     registry.add("topLevelRecord", {"schema": ONLY_ID})
     given = {"use_latest_version": "true", **BY_RECORD}
     for chosen in ({**given, **NAMED}, {"use_schema_id": "1", **BY_RECORD}):
-        assert planned_rows(registry, ID, **chosen).value.plan.prefix == b"\0\0\0\0\1"
+        assert planned_rows(registry, ID, **chosen).plan.value.plan.prefix == b"\0\0\0\0\1"
     as_json = {"value_format": "json", "value_schema_id_prefix": "true", **given}
     with pytest.raises(ConfigError, match="derived from columns needs use.schema.id: "):
         planned_rows(registry, ID, **as_json)
@@ -201,30 +205,24 @@ def test_the_subject_of_a_records_name_has_the_latest_schema_and_an_id_needs_no_
 
 def test_a_given_schema_is_written_with_what_it_builds_on(registry):
     registry.add("home", {"schema": HOME})
-    home = StructType([StructField("z", IntegerType(), False)])
-    columns = StructType([StructField("h", home, False)])
+    home = columns_of(False, z=IntegerType())
+    columns = columns_of(False, h=home)
     given = {**built_on_home(), "latest_compatibility_strict": "false"}
-    assert '"z"' in planned_rows(registry, columns, **given).value.plan.avro_schema
-    columns = StructType([*columns.fields, StructField("extra", StringType())])
+    assert '"z"' in planned_rows(registry, columns, **given).plan.value.plan.avro_schema
+    columns = columns_of(h=home, extra=StringType())
     # No option about the registry's latest schema would help.
     with pytest.raises(SchemaError, match=r"^the Avro schema has no field for \['extra'\]"):
         planned_rows(registry, columns, **built_on_home())
 
 
-def test_a_key_without_a_schema_is_written_as_it_is(registry):
-    columns = StructType([*ID.fields, StructField("key", StringType())])
-    plan = planned_rows(registry, columns)
+def test_what_is_encoded_already_is_written_as_it_is(registry):
+    plan = planned_rows(registry, columns_of(id=LongType(), key=StringType())).plan
     assert [*registry.subjects] == ["t-value"]
     assert (plan.key.plan, plan.key.prefix) == (None, b"")
-
-
-def test_encoded_values_come_with_the_columns_that_are_there(registry):
     registry.add("t-value", {"schema": ONLY_ID})
-    columns = StructType(
-        [StructField("partition", IntegerType()), StructField("value", BinaryType())]
-    )
     raw = {"value_format": "raw", "value_schema_id_prefix": "true", "use_schema_id": "1"}
-    plan = planned_rows(registry, columns, **raw)
+    columns = columns_of(partition=IntegerType(), value=BinaryType())
+    plan = planned_rows(registry, columns, **raw).plan
     assert (plan.key, plan.kept) == (None, (("partition", 0),))
 
 
@@ -243,13 +241,13 @@ LATEST_AS_PREFIX = {"value_schema_id_prefix": "true", "use_latest_version": "tru
 )
 def test_columns_that_the_registrys_schema_does_not_have(registry, given, option):
     registry.add("t-value", {"schema": ONLY_ID})
-    columns = StructType([*ID.fields, StructField("extra", StringType())])
+    columns = columns_of(id=LongType(), extra=StringType())
     with pytest.raises(SchemaError) as refused:
         planned_rows(registry, columns, **given)
     assert "the registry's schema 1" in str(refused.value)
     assert "has no field for ['extra']" in str(refused.value)
     assert f"set {option}=false to leave them out, or value.columns to" in str(refused.value)
-    plan = planned_rows(registry, columns, **given, **{option.replace(".", "_"): "false"})
+    plan = planned_rows(registry, columns, **given, **{option.replace(".", "_"): "false"}).plan
     assert [field.name for field in plan.value.plan.fields] == ["id"]
 
 
@@ -264,7 +262,7 @@ UNION = [
     {"type": "record", "name": "n.A", "fields": [{"name": "id", "type": "long"}]},
     {"type": "record", "name": "n.B", "fields": [{"name": "ID", "type": "long"}]},
 ]
-ID_AND_MORE = StructType([*ID.fields, StructField("more", LongType())])
+ID_AND_MORE = columns_of(id=LongType(), more=LongType())
 
 
 def test_columns_that_no_branch_of_a_union_has_are_left_out_if_that_is_asked_for(registry):
@@ -273,7 +271,7 @@ def test_columns_that_no_branch_of_a_union_has_are_left_out_if_that_is_asked_for
     with pytest.raises(SchemaError, match=r"has no field for \['more'\]"):
         planned_rows(registry, ID_AND_MORE, **given)
     given["latest_compatibility_strict"] = "false"
-    plan = planned_rows(registry, ID_AND_MORE, **given).value.plan
+    plan = planned_rows(registry, ID_AND_MORE, **given).plan.value.plan
     assert ([field.name for field in plan.fields], plan.avro_record) == (["id"], "n.B")
     del given["avro_record_name"]
     with pytest.raises(SchemaError, match=r"several branches .* n\.A, n\.B"):
@@ -449,8 +447,7 @@ def options_without_registry(**given):
 
 def planned(url, **given):
     made = options(url, **given) if url else options_without_registry(**given)
-    rows, _ = plan_schemas(plan_rows(ID, made), made)
-    return rows.plan.value
+    return plan_schemas(plan_rows(ID, made), made)[0].plan.value
 
 
 def prefix(url, **given):
@@ -498,7 +495,7 @@ def test_a_message_of_the_registry_needs_protobufs_package(registry, monkeypatch
 
 
 def test_no_column_is_left_out_of_a_given_message(registry, descriptor_file):
-    columns = StructType([*ID.fields, StructField("extra", StringType())])
+    columns = columns_of(id=LongType(), extra=StringType())
     given = {**descriptor_file, "latest_compatibility_strict": "false"}
     with pytest.raises(KafkaSinkError, match="extra"):
         planned_rows(registry, columns, **given)
@@ -563,8 +560,7 @@ def test_a_json_schema_without_the_id_is_told():
     assert any("'value.json.schema' has no effect without value.schema.id" in n for n in notes)
 
 
-HOME_TYPE = StructType([StructField("city", StringType())])
-COLUMNS = StructType([StructField("id", LongType()), StructField("home", HOME_TYPE)])
+COLUMNS = columns_of(id=LongType(), home=columns_of(city=StringType()))
 LATEST = {"use_latest_version": "true"}
 CITY = "'home.city' is written as string, and the schema has integer"
 
@@ -576,8 +572,7 @@ def nothing_noted(monkeypatch):
 
 def json_plan(registry, **more):
     json_format = {"value_format": "json", "value_schema_id_prefix": "true"}
-    made = options(registry.url, **{**json_format, **more})
-    return plan_schemas(plan_rows(COLUMNS, made), made)[0]
+    return planned_rows(registry, COLUMNS, **{**json_format, **more})
 
 
 def json_refusal(registry, **more):

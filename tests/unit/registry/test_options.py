@@ -6,6 +6,7 @@ import json
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, sentence
+from spark_kafka_sink.tools.check_cluster import schemas as check
 from tests.unit.registry.server import (
     HUSH,
     OTHER,
@@ -161,9 +162,7 @@ def test_credentials_in_a_url_that_a_reference_completes_are_looked_for_when_tha
 
 
 def checked(url, **more):
-    from spark_kafka_sink.tools.check_cluster import schemas as look
-
-    return [(f.outcome.value, f.subject, f.text) for f in look(options(url, **more))]
+    return [(f.outcome.value, f.subject, f.text) for f in check(options(url, **more))]
 
 
 def test_check_tells_of_the_subject_and_registers_nothing(registry):
@@ -181,23 +180,17 @@ def test_check_tells_of_the_subject_and_registers_nothing(registry):
     assert paths(registry)[-1] == "GET /subjects?offset=0&limit=1", "and not all of them"
 
 
-def test_check_compares_a_given_schema(registry):
-    registry.add("t-value", {"schema": TEXT})
-    found = checked(registry.url, value_avro_schema=OTHER)
-    assert found[1][:2] == ("passed", "value.avro.schema")
-    registry.refuses.add("t-value")
-    found = checked(registry.url, value_avro_schema=OTHER)
-    assert found[1][0] == "warned"
-    assert "reader type" in found[1][2]
-
-
-def test_check_compares_with_what_a_schema_builds_on(registry):
+def test_check_compares_a_given_schema_with_what_it_builds_on(registry):
     registry.add("t-value", {"schema": TEXT})
     registry.add("home", {"schema": OTHER})
     reference = {"name": "R", "subject": "home"}
     given = {"value_schema_references": json.dumps([reference]), "value_avro_schema": TEXT}
     assert checked(registry.url, **given)[1][:2] == ("passed", "value.avro.schema")
     assert registry.asked[-1].body["references"] == [{**reference, "version": 1}]
+    registry.refuses.add("t-value")
+    outcome, _, text = checked(registry.url, **given)[1]
+    assert outcome == "warned"
+    assert "reader type" in text
 
 
 def test_check_looks_for_the_schema_with_metadata(registry):

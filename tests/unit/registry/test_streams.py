@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, StringType
 
 from spark_kafka_sink.base import machine
 from spark_kafka_sink.base.errors import KafkaSinkError
@@ -28,6 +28,7 @@ from tests.unit.registry.server import (
     OTHER,
     TEXT,
     Registry,
+    columns_of,
     fresh_registry,
     let_answers_age,
     oauth,
@@ -40,9 +41,8 @@ from tests.unit.security.tls_ends import authority, load_identity, server_contex
 
 FIRST = '{"type":"record","name":"R","fields":[{"name":"a","type":["null","string"]}]}'
 SECOND = FIRST.replace('"R"', '"S"')
-COLUMNS = StructType([StructField("a", StringType())])
-MORE_COLUMNS = StructType([*COLUMNS.fields, StructField("b", StringType())])
-ENCODED = StructType([StructField("value", BinaryType())])
+COLUMNS, ENCODED = columns_of(a=StringType()), columns_of(value=BinaryType())
+MORE_COLUMNS = columns_of(a=StringType(), b=StringType())
 RAW = {"value_format": "raw", "value_schema_id_prefix": "true"}
 AWAY = 503, {"error_code": 50301, "message": "away"}
 REFUSED = 401, {"error_code": 401, "message": "who are you"}
