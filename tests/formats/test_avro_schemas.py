@@ -101,13 +101,9 @@ def test_a_field_of_exactly_the_column_s_name_comes_first(names):
     schema = record(**{name: (["null", "string"], None) for name in names})
     [found] = encoder(batch.schema, schema).encode(batch).values.to_pylist()
     assert found == b"".join(b"\x02\x02x" if name == "id" else b"\x00" for name in names)
-
-
-def test_fields_are_left_to_columns_of_another_case():
     batch = pa.record_batch({"id": [1], "ID": [2], "Name": ["n"]})
-    schema = record(name="string", ID="long", id="long")
-    [found] = encoder(batch.schema, schema).encode(batch).values.to_pylist()
-    assert found == b"\x02n\x04\x02"
+    others = encoder(batch.schema, record(name="string", ID="long", id="long"))
+    assert others.encode(batch).values.to_pylist() == [b"\x02n\x04\x02"]
 
 
 @pytest.mark.parametrize(
@@ -127,12 +123,9 @@ def test_names_that_differ_only_by_case_are_refused(columns, fields, words):
     schema = record(**{name: (["null", "long"], None) for name in fields})
     with pytest.raises(FormatError, match=re.escape(words)):
         encoder(pa.schema([(name, pa.int64()) for name in columns]), schema)
-
-
-def test_names_in_a_struct_that_differ_only_by_case_are_told_with_its_path():
-    kind = pa.struct([("Id", pa.int32())])
-    with pytest.raises(FormatError, match=r"columns \['c.Id'\] and fields \['ID', 'id'\] of c d"):
-        written(pa.array([], kind), record(ID="int", id="int") | {"name": "I"})
+    kind = pa.struct([(name, pa.int64()) for name in columns])
+    with pytest.raises(FormatError, match=r"columns \['c\..* of c differ"):
+        written(pa.array([], kind), schema | {"name": "I"})
 
 
 def test_aliases_are_for_readers():
@@ -200,13 +193,10 @@ def test_a_decimal_fits_the_bytes_of_its_digits():
     with pytest.raises(FormatError, match="cannot hold"):
         written(array, kind | {"size": 3})  # 3 bytes end at 8,388,607
     # Digits that only the schema has need no bytes.
+    with pytest.raises(FormatError, match=r"decimal\(4,0\)"):
+        written(pa.array([b"ab"]), {"type": "bytes", **DECIMAL})  # bytes are no decimal
     few = pa.array([Decimal(-2)], pa.decimal128(4, 0))
     assert written(few, kind | {"size": 2}) == [b"\xff\xfe"]
-
-
-def test_bytes_are_no_decimal():
-    with pytest.raises(FormatError, match=r"decimal\(4,0\)"):
-        written(pa.array([b"ab"]), {"type": "bytes", **DECIMAL})
 
 
 def test_a_column_is_written_as_it_is_beside_another_of_the_same_path():
@@ -316,7 +306,7 @@ def test_roots_that_are_no_records_are_told(schema, message):
         encoder(pa.schema([("a", pa.int32())]), schema)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "default"),
     [
         ("float", 1e300),

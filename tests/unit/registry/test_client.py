@@ -89,18 +89,6 @@ def test_what_the_api_does_not_have_is_refused(registry, content, words):
     assert len(registry.asked) == 1
 
 
-@pytest.mark.parametrize("number", [0, 2**31 - 1])
-def test_ids_at_their_ends(registry, number):
-    registry.fails = 200, {"id": number}
-    assert found(registry.url).id == number
-
-
-@pytest.mark.parametrize("content", [{"id": 1}, {"schema": TEXT}])
-def test_a_version_has_an_id_and_a_schema(registry, content):
-    registry.fails = 200, content
-    assert "without an id or a schema" in refusal(registry.url, **LATEST)
-
-
 @pytest.mark.parametrize(
     ("inner", "outer", "words"),
     [
@@ -240,15 +228,18 @@ def test_a_body_of_more_values_than_a_schema_has_is_not_parsed():
     assert peak < 1_000_000
 
 
-@pytest.mark.parametrize("url", ["{}/a b", "{}/é", "{}/a\x01", "http://a b:1"])
-def test_an_address_that_cannot_be_asked_is_told_at_once(registry, url):
-    assert "a space or another character" in refusal(url.format(registry.url))
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        *((url, "a space or another character") for url in ("{}/a b", "{}/é", "{}/a\x01", "http://a b:1")),
+        *(("{}" + more, "must be of the form https://host:port") for more in ("/?a=b", "/#a", "/?a=b#c")),
+        ("http://a..b:1", "has a host that cannot be looked up"),
+    ],
+)  # fmt: skip
+def test_an_address_that_cannot_be_asked_is_told_at_once(registry, monkeypatch, url, words):
+    monkeypatch.setenv("REGISTRY", url.format(registry.url))
+    assert words in refusal("${env:REGISTRY}", schema_registry_timeout_ms="500")
     assert paths(registry) == []
-
-
-def test_a_host_that_cannot_be_looked_up_is_told_at_once(registry):
-    words = refusal("http://a..b:1", schema_registry_timeout_ms="500")
-    assert "has a host that cannot be looked up" in words
 
 
 class Fault(NamedTuple):
@@ -399,19 +390,20 @@ def listening(serve):
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-def test_the_version_that_a_registry_tells_is_kept(registry):
-    registry.fails = 200, {"id": 1, "version": 7}
-    assert client_of(registry.url).register("s", Schema(None, TEXT), False).version == 7
-
-
-def test_a_schema_has_the_id_that_was_asked_for(registry):
-    """The answer has none: ``SchemaString`` of Confluent."""
+def test_ids_and_versions_that_a_registry_tells_are_kept(registry):
+    for number in (0, 2**31 - 1):
+        registry.fails = 200, {"id": number, "version": 7}
+        schema = client_of(registry.url).register("s", Schema(None, TEXT), False)
+        assert (schema.id, schema.version) == (number, 7)
+    # The answer has none: ``SchemaString`` of Confluent.
     registry.fails = 200, {"schema": TEXT}
     assert found(registry.url, use_schema_id="5").id == 5
 
 
-def test_subjects_are_a_list(registry):
-    registry.fails = 200, {"other": 1}
+def test_a_version_has_an_id_and_a_schema_and_subjects_are_a_list(registry):
+    for content in ({"id": 1}, {"schema": TEXT}):
+        registry.fails = 200, content
+        assert "without an id or a schema" in refusal(registry.url, **LATEST)
     with pytest.raises(NoRegistryError, match="with a JSON dict instead of a list"):
         client_of(registry.url).check_answers()
 
@@ -482,13 +474,6 @@ def test_the_line_break_behind_a_token_is_not_sent(registry, monkeypatch):
     monkeypatch.setenv("REGISTRY_TOKEN", "abc\n")
     found(registry.url, schema_registry_bearer_auth_token="${env:REGISTRY_TOKEN}")
     assert registry.asked[0].headers["Authorization"] == "Bearer abc"
-
-
-@pytest.mark.parametrize("more", ["/?a=b", "/#a", "/?a=b#c"])
-def test_an_address_has_neither_query_nor_fragment(registry, monkeypatch, more):
-    monkeypatch.setenv("REGISTRY", registry.url + more)
-    assert "must be of the form https://host:port" in refusal("${env:REGISTRY}")
-    assert registry.asked == []
 
 
 def test_a_subject_with_a_slash_is_asked_for_by_its_metadata(registry):
@@ -654,7 +639,6 @@ def test_schemas_that_the_registry_has_may_share_their_subject(more, is_refused)
 
 
 def test_no_address_is_asked_when_time_is_up(monkeypatch):
-    """The first one takes all of it: of the second nothing is known."""
     given = options("http://first,http://second").registry
     times, most_ms, asked = Times(), given.config.timeout_ms, list[int]()
     client = RegistryClient(given.config, times, times.wait)

@@ -304,29 +304,16 @@ def ask(registry, text=TEXT):
     return find(*request_of(given, text), None, SchemaCache(os.getpid()), is_stream=True)
 
 
-def test_what_was_told_is_true_while_the_registry_is_away(registry, caplog):
-    found = ask(registry)
-    registry.fails = 503, {"error_code": 50301, "message": "away"}
-    with caplog.at_level(logging.WARNING):
-        assert ask(registry) == found
-    assert "The schema 2, which it has told before, is written" in caplog.text
-    with pytest.raises(KafkaSinkError, match="no schema registry of schema"):
-        ask(registry, OTHER)
-
-
-def test_a_registry_that_answers_is_believed(registry):
-    assert ask(registry).id == 2
-    registry.subjects.clear()
-    registry.schemas.clear()
-    assert ask(registry).id == 1
-
-
 def test_nothing_secret_is_kept_and_nobody_else_reads_it(registry, folder):
-    ask(registry)
+    found = ask(registry)
     (path,) = folder.iterdir()
     assert folder.stat().st_mode & 0o077 == 0
     assert "hush" not in path.read_text() + path.name
     assert json.loads(path.read_text())["schema"]["text"] == TEXT
+    registry.fails = AWAY
+    assert ask(registry) == found
+    with pytest.raises(KafkaSinkError, match="no schema registry of schema"):
+        ask(registry, OTHER)
 
 
 def test_files_are_where_spark_removes_them_at_the_end_of_its_driver(tmp_path, folder, monkeypatch):
