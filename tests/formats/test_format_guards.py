@@ -31,6 +31,7 @@ from spark_kafka_sink.formats.plan import (
 from spark_kafka_sink.formats.times import zone_table
 from spark_kafka_sink.record.compiled import nodes
 from tests.formats import avro_rows, protobuf_files
+from tests.formats.rows import json_encoder
 
 GUARD = 4096
 INT = pa.int32()
@@ -38,12 +39,6 @@ UTC = pa.timestamp("us", "UTC")
 MARKED = [pa.field("value", pa.binary(), False, {b"variant": b"true"}), ("metadata", pa.binary())]
 VARIANT = pa.struct(MARKED)
 EMPTY = b"\1\0\0"
-
-
-def json_encoder(schema, prefix=b"", **options):
-    fields = tuple(FieldSpec((name,), name) for name in schema.names)
-    plan = FormatSpec(JSON, fields, prefix, json_options=JsonOptions(**options))
-    return RowEncoder(plan, schema)
 
 
 def texts(batch, **options):

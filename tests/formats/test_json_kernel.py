@@ -20,6 +20,7 @@ from tests.formats.rows import (
     TEXT,
     arrow_batch,
     integers,
+    json_encoder,
     read,
     rows,
 )
@@ -27,13 +28,8 @@ from tests.formats.rows import (
 ZONES = ["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kolkata", "Africa/Casablanca"]
 
 
-def encoder(schema, **options):
-    fields = tuple(FieldSpec((name,), name) for name in schema.names)
-    return RowEncoder(FormatSpec(JSON, fields, json_options=JsonOptions(**options)), schema)
-
-
 def texts(arrow_batch, **options):
-    values = encoder(arrow_batch.schema, **options).encode(arrow_batch).values
+    values = json_encoder(arrow_batch.schema, **options).encode(arrow_batch).values
     values.validate(full=True)
     return [value.decode() for value in values.to_pylist()]
 
@@ -140,7 +136,7 @@ def test_what_is_not_finite_as_key_and_as_value_of_a_map(kind):
 
 def test_values_stay_as_they_are_while_they_are_referred_to():
     batch = pa.record_batch({"n": range(3)})
-    made = encoder(batch.schema)
+    made = json_encoder(batch.schema)
     first = made.encode(batch).values
     made.encode(pa.record_batch({"n": [7, 8, 9]}))
     assert first.to_pylist() == [b'{"n":0}', b'{"n":1}', b'{"n":2}']
@@ -181,7 +177,7 @@ MARKED = pa.field("value", pa.binary(), False, {b"variant": b"true"})
 )  # fmt: skip
 def test_types_that_cannot_be_written(kind, message):
     with pytest.raises(FormatError, match=message):
-        encoder(pa.schema([("c", kind)]))
+        json_encoder(pa.schema([("c", kind)]))
 
 
 OFFSETS = "offsets are from -18:00 to [+]18:00"
@@ -220,7 +216,7 @@ ELSE = r"For another form make a column of text by date_format\(\)"
 )
 def test_options_that_are_refused(options, message):
     with pytest.raises(FormatError, match=message):
-        encoder(pa.schema([("c", pa.timestamp("us", "UTC"))]), **options)
+        json_encoder(pa.schema([("c", pa.timestamp("us", "UTC"))]), **options)
 
 
 @pytest.mark.parametrize(
@@ -274,7 +270,7 @@ def test_a_pattern_writes_the_name_that_java_has_for_the_zone(zone, name):
 )
 def test_offsets_that_java_does_not_have_are_refused(zone):
     with pytest.raises(FormatError, match=OFFSETS):
-        encoder(pa.schema([("c", pa.timestamp("us", "UTC"))]), time_zone=zone)
+        json_encoder(pa.schema([("c", pa.timestamp("us", "UTC"))]), time_zone=zone)
 
 
 def test_times_that_no_day_has_are_errors_of_their_rows():
@@ -283,7 +279,7 @@ def test_times_that_no_day_has_are_errors_of_their_rows():
     nanos = [0, day - 1, day, -1, 2**63 - 1, -(2**63)]
     array = pa.array(nanos, pa.int64()).view(pa.time64("ns"))
     batch = pa.record_batch([pa.StructArray.from_arrays([array], ["t"])], ["c"])
-    made = encoder(batch.schema)
+    made = json_encoder(batch.schema)
     values, faults = made.encode(batch)
     last = b'{"c":{"t":"23:59:59.999999999"}}'
     assert values.to_pylist() == [b'{"c":{"t":"00:00:00"}}', last, None, None, None, None]

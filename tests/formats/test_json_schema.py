@@ -9,10 +9,9 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_kafka_sink.formats import json_schema
-from spark_kafka_sink.formats.encoder import RowEncoder
 from spark_kafka_sink.formats.json_schema import Written, compared, derived_json_schema
-from spark_kafka_sink.formats.plan import JSON, FieldSpec, FormatError, FormatSpec, JsonOptions
-from tests.formats.rows import RandomRows
+from spark_kafka_sink.formats.plan import FormatError
+from tests.formats.rows import RandomRows, json_encoder
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -24,10 +23,9 @@ def test_rows_are_valid_by_the_derived_schema(seed):
     derived = json.loads(derived_json_schema(schema.json(), "T", Written(is_null_left_out)))
     jsonschema.Draft7Validator.check_schema(derived)
     validator = jsonschema.Draft7Validator(derived)
-    fields = tuple(FieldSpec((name,), name) for name in table.column_names)
-    plan = FormatSpec(JSON, fields, json_options=JsonOptions(is_null_left_out))
     batch = table.combine_chunks().to_batches()[0]
-    for value in RowEncoder(plan, batch.schema).encode(batch).values.to_pylist():
+    encode = json_encoder(batch.schema, ignore_null_fields=is_null_left_out).encode
+    for value in encode(batch).values.to_pylist():
         validator.validate(json.loads(value))
     assert compared(derived, derived) == ((), (), ())
 

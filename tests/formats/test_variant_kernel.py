@@ -25,6 +25,7 @@ from spark_kafka_sink.formats.plan import (
 from spark_kafka_sink.record.compiled import nodes as kernel
 from spark_kafka_sink.record.kernels import json_rows, variant
 from tests.formats import variants as twin
+from tests.formats.rows import json_encoder
 from tests.formats.variants import (
     KIND,
     Guarded,
@@ -46,25 +47,20 @@ ZONES = ["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kolkata", "Europe/Lon
 EMPTY = metadata_of([])
 
 
-def encoder(schema, **options):
-    fields = tuple(FieldSpec((name,), name) for name in schema.names)
-    return RowEncoder(FormatSpec(JSON, fields, json_options=JsonOptions(**options)), schema)
-
-
 def array_of(found):
     return pa.array([None if v is None else v._asdict() for v in found], KIND)
 
 
 def of_column(array, **options):
     """What was written of each row, None for rows with a fault."""
-    made = encoder(pa.schema([("c", array.type)]), ignore_null_fields=False, **options)
+    made = json_encoder(pa.schema([("c", array.type)]), ignore_null_fields=False, **options)
     values, _ = made.encode(pa.record_batch([array], ["c"]))
     texts = [None if value is None else value.decode() for value in values.to_pylist()]
     return [t and t.removeprefix('{"c":').removesuffix("}") for t in texts]
 
 
 def fault_of(found):
-    made = encoder(pa.schema([("c", KIND)]))
+    made = json_encoder(pa.schema([("c", KIND)]))
     values, faults = made.encode(pa.record_batch([array_of([found])], ["c"]))
     assert values.to_pylist() == [None]
     return made.fault_text(int(faults[0]))
@@ -96,7 +92,7 @@ def test_in_structs_arrays_and_maps(made, is_null_left_out):
         "n": pa.array([1]),
     }
     batch = pa.record_batch([*columns.values()], [*columns])
-    made_encoder = encoder(batch.schema, ignore_null_fields=is_null_left_out)
+    made_encoder = json_encoder(batch.schema, ignore_null_fields=is_null_left_out)
     entries = ",".join(f'"k{n}":{text}' for n, text in enumerate(texts))
     last = texts[-1]
     in_struct = f'"x":{last},"y":{last}'
@@ -114,7 +110,7 @@ VALUES, METADATA = Guarded(), Guarded()
 def test_damaged_bytes_have_the_fault_of_the_twin_and_none_behind_them_is_read(found):
     parts = [VALUES.at_the_end(found.value), METADATA.at_the_end(found.metadata)]
     array = pa.StructArray.from_arrays(parts, fields=[*KIND])
-    made = encoder(pa.schema([("c", KIND)]))
+    made = json_encoder(pa.schema([("c", KIND)]))
     values, faults = made.encode(pa.record_batch([array], ["c"]))
     expected = _verdict(found)
     if isinstance(expected, int):
@@ -193,12 +189,12 @@ def test_metadata_of_another_version(metadata):
 def test_rows_before_and_behind_damaged_ones_are_written():
     good, bad = Variant(number(3, 1, 7), EMPTY), Variant(b"\x0c", EMPTY)
     batch = pa.record_batch([pa.array(range(4)), array_of([good, bad, good, bad])], ["n", "v"])
-    made = encoder(batch.schema)
+    made = json_encoder(batch.schema)
     values, faults = made.encode(batch)
     assert values.to_pylist() == [b'{"n":0,"v":7}', None, b'{"n":2,"v":7}', None]
     assert [bool(n) for n in faults] == [False, True] * 2
     kind = pa.struct([("inner", pa.list_(KIND))])
-    made = encoder(pa.schema([("s", kind)]))
+    made = json_encoder(pa.schema([("s", kind)]))
     _, faults = made.encode(pa.record_batch([pa.array([{"inner": [bad._asdict()]}], kind)], ["s"]))
     assert "the VARIANT 's.inner[]'" in made.fault_text(int(faults[0]))
 
@@ -245,7 +241,7 @@ def test_a_time_without_a_known_time_zone():
     """Of no other type one is asked for."""
     times = [Variant(number(kind, 8, 0), EMPTY) for kind in (13, 12)]
     assert of_column(array_of(times), time_zone=None) == ['"1970-01-01 00:00:00"', None]
-    made = encoder(pa.schema([("c", KIND)]), time_zone=None)
+    made = json_encoder(pa.schema([("c", KIND)]), time_zone=None)
     _, faults = made.encode(pa.record_batch([array_of(times)], ["c"]))
     assert "set spark.sql.session.timeZone, or the option value.json" in made.fault_text(faults[1])
 
@@ -262,7 +258,7 @@ def test_long_texts_and_names_get_the_room_that_they_need(data):
 
 def interpreted(schema):
     """With the kernel as Python runs it."""
-    made = encoder(schema)
+    made = json_encoder(schema)
     made._kernel = json_rows.write_json
     return made
 

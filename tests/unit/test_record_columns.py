@@ -419,14 +419,12 @@ def test_what_is_no_record_batch_or_lacks_a_column_is_an_error(rows, words):
 
 # --- the digest of a task's rows: what it tells apart, and what it must not ----------------------
 
-HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-
 
 SCHEMA = pa.schema(
     [
         ("key", pa.binary()),
         ("value", pa.string()),
-        ("headers", HEADERS_TYPE),
+        ("headers", pa.list_(HEADER)),
         ("topic", pa.string()),
         ("partition", pa.int32()),
         ("timestamp", pa.timestamp("us")),

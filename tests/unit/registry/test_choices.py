@@ -158,7 +158,11 @@ def test_key_and_value_with_one_subject_are_refused_before_anything_is_registere
     assert registry.asked == []
 
 
-def test_key_and_value_with_subjects_of_their_own(registry):
+def test_key_and_value_with_subjects_of_their_own_and_of_one_schema_with_one(registry):
+    same = {"value_columns": "id", **strategies("RecordNameStrategy", "RecordNameStrategy")}
+    plan_both(registry.url, **same, **NAMED)
+    assert [*registry.subjects] == ["topLevelRecord"]
+    registry.subjects.clear()
     plan_both(registry.url, **strategies("RecordNameStrategy", "TopicNameStrategy"), **NAMED)
     assert [*registry.subjects] == ["topLevelRecord", "t-key"]
 
@@ -173,12 +177,6 @@ def test_a_derived_schema_whose_name_is_the_subject_needs_one(registry, kind, ne
         plan_both(registry.url, value_format=kind, key_format=kind, **given)
     assert registry.asked == []
     plan_both(registry.url, **strategies("TopicRecordNameStrategy", "TopicNameStrategy"))
-
-
-def test_key_and_value_of_one_schema_may_have_one_subject(registry):
-    same = {"value_columns": "id", **strategies("RecordNameStrategy", "RecordNameStrategy")}
-    plan_both(registry.url, **same, **NAMED)
-    assert [*registry.subjects] == ["topLevelRecord"]
 
 
 ID = columns_of(id=LongType())
