@@ -415,6 +415,8 @@ def test_a_text_is_what_its_descriptor_is(syntax):
     texts = [(name, base64_of(file_of_text(other))) for name, other in imports]
     expected = read_registered(base64_of(file), texts, "pkg.Root").schema
     assert (found.root, found.enums, found.indexes) == expected[:1] + expected[2:]
+    oneofs = {field.name: field.oneof for message in expected.messages for field in message.fields}
+    assert (oneofs.get("a", "choice"), oneofs.get("given", "")) == ("choice", "")
     by_name = {message.name: set(message.fields) for message in expected.messages}
     assert {message.name: set(message.fields) for message in found.messages} == by_name
 
