@@ -126,36 +126,12 @@ def test_bytes_that_are_not_utf8_are_replaced(data):
     assert ("\ufffd" in found) == ("\ufffd" in text)
 
 
-@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
-def test_what_is_not_finite_as_key_and_as_value_of_a_map(kind):
-    nan, inf = float("nan"), float("inf")
-    array = pa.array([[(nan, inf), (inf, -inf), (-inf, nan), (1.5, None)]], pa.map_(kind, kind))
-    keys_and_values = '"NaN":"Infinity","Infinity":"-Infinity","-Infinity":"NaN","1.5":null'
-    assert of_column(array) == ["{" + keys_and_values + "}"]
-
-
 def test_values_stay_as_they_are_while_they_are_referred_to():
     batch = pa.record_batch({"n": range(3)})
     made = json_encoder(batch.schema)
     first = made.encode(batch).values
     made.encode(pa.record_batch({"n": [7, 8, 9]}))
     assert first.to_pylist() == [b'{"n":0}', b'{"n":1}', b'{"n":2}']
-
-
-def test_prefix_nested_columns_and_null_values():
-    batch = pa.record_batch(
-        {
-            "a": pa.array([{"b": 1}, None, {"b": 2}], pa.struct([("b", pa.int32())])),
-            "deleted": [False, None, True],
-        }
-    )
-    plan = FormatSpec(JSON, (FieldSpec(("a", "b"), "b"),), b"\0\0\0\0\7", null_when="deleted")
-    values = RowEncoder(plan, batch.schema).encode(batch).values
-    assert values.to_pylist() == [b'\0\0\0\0\7{"b":1}', b"\0\0\0\0\7{}", None]
-    sliced = batch.slice(1)
-    assert (
-        RowEncoder(plan, batch.schema).encode(sliced).values.to_pylist() == values[1:].to_pylist()
-    )
 
 
 MARKED = pa.field("value", pa.binary(), False, {b"variant": b"true"})

@@ -12,6 +12,7 @@ from spark_kafka_sink.formats import json_schema
 from spark_kafka_sink.formats.json_schema import Written, compared, derived_json_schema
 from spark_kafka_sink.formats.plan import FormatError
 from tests.formats.rows import RandomRows, json_encoder
+from tests.tables import each_row
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -122,6 +123,7 @@ WRITTEN = {
         ({"properties": {"n": {"oneOf": [{"type": "null"}, {"type": "integer"}]}}}, []),
         ({"properties": {"n": {"oneOf": [{"type": "null"}, {"type": "string"}]}}}, ["'n' is written as integer, and the schema has string"]),
         ({"required": ["n", "x"]}, ["'x' is required, and no column is it"]),
+        ({"required": [{"n": 1}, 5], "type": 5}, ["'{'n': 1}' is required, and no column is it", "'5' is required, and no column is it"]),
         ({"properties": {"n": {}, "list": {}, "map": {}}, "additionalProperties": False}, ["'number' must not be there"]),
         ({"properties": {"list": {"prefixItems": [{"type": "string"}], "items": {"type": "string"}}}}, []),
         ({"allOf": [{"required": ["x"]}, {"required": ["x", "y"]}]}, ["'x' is required, and no column is it", "'y' is required, and no column is it"]),
@@ -177,14 +179,6 @@ def test_what_is_no_schema_is_told(wanted, told):
     assert told in str(refused.value)
 
 
-def test_names_of_any_type_are_no_error():
-    found = compared(WRITTEN, {"required": [{"n": 1}, 5], "type": 5}).misfits
-    assert found == (
-        "'{'n': 1}' is required, and no column is it",
-        "'5' is required, and no column is it",
-    )
-
-
 @pytest.mark.parametrize("name", ["default", "const", "enum", "examples"])
 def test_a_column_may_be_called_like_a_keyword(name):
     """What it refers to is that of the schema in which it stands."""
@@ -193,13 +187,6 @@ def test_a_column_may_be_called_like_a_keyword(name):
     wanted = {"allOf": [{"$ref": "a.json"}], "definitions": {"A": {}}}
     found = compared(written, wanted, [("a.json", inner)])
     assert found.misfits == (CITY.replace("home", name),)
-
-
-def test_an_index_of_a_reference_is_one_in_ascii():
-    for index in ("\u0660", "9" * 5000):
-        reference = f"#/$defs/A/anyOf/{index}"
-        wanted = home({"$ref": reference}, **{"$defs": {"A": {"anyOf": [ADDRESS]}}})
-        assert compared(ORDER, wanted) == ((), (), (reference,))
 
 
 ORDER = {
@@ -265,48 +252,41 @@ def test_a_validator_finds_it_there_as_well(reference, more):
     assert [kind(wanted).is_valid(row) for row in rows] == [False, True]
 
 
-def test_a_whole_schema_by_reference():
-    wanted = {"$ref": "#/definitions/Order", "definitions": {"Order": {"required": ["gate"]}}}
-    assert compared(ORDER, wanted).misfits == ("'gate' is required, and no column is it",)
+GATE = "'gate' is required, and no column is it"
+A_OF_ANY = {"$defs": {"A": {"anyOf": [ADDRESS]}}}
+BESIDE = home({"$ref": "#/$defs/A", **ADDRESS}, **{"$defs": {"A": {}}})
+FITS = home({"$ref": "a"}, additionalProperties={"$ref": "#/$defs/N"}, required=["id"])
+TREE = {"T": {"properties": {"home": {"$ref": "#/$defs/T"}}}}
 
 
-def test_what_fits_by_reference():
-    wanted = home({"$ref": "a"}, additionalProperties={"$ref": "#/$defs/N"}, required=["id"])
-    wanted["$defs"] = {"N": {"type": "number"}}
-    assert compared(ORDER, wanted, [("a", {"properties": {"city": {}}})]) == ((), (), ())
-
-
-@pytest.mark.parametrize(("draft", "found"), [(OLD, ()), (NEW, (CITY,))])
-def test_what_stands_beside_a_reference(draft, found):
-    """Older drafts ignore it."""
-    wanted = home({"$ref": "#/$defs/A", **ADDRESS}, **{"$schema": draft, "$defs": {"A": {}}})
-    assert compared(ORDER, wanted).misfits == found
-
-
-@pytest.mark.parametrize(
-    ("reference", "others", "unknown"),
+@each_row(
+    ("wanted", "others", "misfits", "unknown"),
     [
-        ({"$ref": "#/definitions/A"}, [], "#/definitions/A"),
-        ({"$ref": "#/required/1"}, [], "#/required/1"),
-        ({"$ref": "#A"}, [], "#A"),
-        ({"$ref": "http://x/a.json"}, [("a.json", ADDRESS)], "http://x/a.json"),
-        ({"$ref": "a.json#/definitions/A"}, [("a.json", ADDRESS)], "a.json#/definitions/A"),
-        ({"$ref": "a.json"}, [("a.json", ADDRESS), ("a.json", {})], "a.json"),
-        ({"$dynamicRef": "#node"}, [], "#node"),
-        ({"anyOf": [{"$ref": "x"}, {"type": "string"}]}, [], "x"),
+        # Leads nowhere: all else is compared.
+        (home({"$ref": "#/definitions/A"}, required=["gate"]), [], [GATE], ["#/definitions/A"]),
+        (home({"$ref": "#/required/1"}, required=["gate"]), [], [GATE], ["#/required/1"]),
+        (home({"$ref": "#A"}), [], [], ["#A"]),
+        (home({"$ref": "http://x/a.json"}), [("a.json", ADDRESS)], [], ["http://x/a.json"]),
+        (home({"$ref": "a.json#/definitions/A"}), [("a.json", ADDRESS)], [], ["a.json#/definitions/A"]),
+        (home({"$ref": "a.json"}), [("a.json", ADDRESS), ("a.json", {})], [], ["a.json"]),
+        (home({"$dynamicRef": "#node"}), [], [], ["#node"]),
+        (home({"anyOf": [{"$ref": "x"}, {"type": "string"}]}), [], [], ["x"]),
+        # An index is one in ASCII.
+        *((home({"$ref": f"#/$defs/A/anyOf/{index}"}, **A_OF_ANY), [], [], [f"#/$defs/A/anyOf/{index}"]) for index in ("\u0660", "9" * 5000)),
+        # Names in values are none.
+        (home({"$ref": "a.json"}, default={"$id": "a.json", "type": "string"}), [], [], ["a.json"]),
+        # Older drafts ignore what stands beside a reference.
+        ({**BESIDE, "$schema": OLD}, [], [], []),
+        ({**BESIDE, "$schema": NEW}, [], [CITY], []),
+        ({"$ref": "#/definitions/Order", "definitions": {"Order": {"required": ["gate"]}}}, [], [GATE], []),
+        ({**FITS, "$defs": {"N": {"type": "number"}}}, [("a", {"properties": {"city": {}}})], [], []),
+        # Without an end.
+        ({"$ref": "#"}, [], [], []),
+        ({"$ref": "#/$defs/T", "$defs": TREE}, [], [], []),
     ],
-)
-def test_a_reference_that_leads_nowhere_is_told(reference, others, unknown):
-    """All else is compared."""
-    wanted = home(reference, required=["gate"])
-    expected = (("'gate' is required, and no column is it",), (), (unknown,))
-    assert compared(ORDER, wanted, others) == expected
-
-
-def test_references_without_an_end():
-    assert compared(ORDER, {"$ref": "#"}) == ((), (), ())
-    tree = {"$ref": "#/$defs/T", "$defs": {"T": {"properties": {"home": {"$ref": "#/$defs/T"}}}}}
-    assert compared(ORDER, tree) == ((), (), ())
+)  # fmt: skip
+def test_what_comes_of_references(wanted, others, misfits, unknown):
+    assert compared(ORDER, wanted, others) == (tuple(misfits), (), tuple(unknown))
 
 
 def test_schemas_that_are_in_each_other_many_times_are_compared_once():
@@ -339,11 +319,6 @@ def test_misfits_of_some_rows_do_not_hide_one_of_all_rows():
     found = compared(json.loads(json.dumps(written)), wanted)
     assert found.misfits == ("'late' is required, and no column is it",)
     assert (found.of_some[0], found.of_some[-1]) == ("'c0' that is null", "and more")
-
-
-def test_names_in_values_are_none():
-    wanted = home({"$ref": "a.json"}, default={"$id": "a.json", "type": "string"})
-    assert compared(ORDER, wanted) == ((), (), ("a.json",))
 
 
 COLUMN_NAMES = ["a", "b", "default", "$ref", "items", "enum"]

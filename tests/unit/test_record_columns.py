@@ -202,11 +202,6 @@ def test_headers_whose_entries_are_a_slice():
     assert read_headers(view, 1) == [(b"c", b"3")]
 
 
-def test_no_headers_at_all():
-    for rows in ([[], []], [None, None]):
-        assert headers_view(pa.array(rows, pa.list_(HEADER))) == ABSENT_HEADERS
-
-
 NULL_HEADER = "null header in the data. Each header must be a struct of key and value."
 NULL_KEY = "null header key in the data. Each header of a record must have a key."
 
