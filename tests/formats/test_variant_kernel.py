@@ -17,7 +17,6 @@ from spark_kafka_sink.formats.plan import (
     FieldSpec,
     FormatError,
     FormatSpec,
-    JsonOptions,
     ProtobufField,
     ProtobufMessage,
     ProtobufSchema,
