@@ -213,6 +213,7 @@ REFUSALS = [
     ((), {"value_format": "json", "topic_column": "where"}, "topic.column=where: the DataFrame has no column"),
     ((("ID", t.LongType()), ("Id", t.LongType())), {"value_format": "json", "value_columns": "iD"}, "Did you mean 'id' or 'ID' or 'Id'? Names are exact"),
     ((), {"value_format": "string"}, "makes a value of one column, and 4 are left"),
+    ((), {"value_format": "json", "topic": None}, "topic option required"),
     ((), {"value_format": "json", "headers_column": "name"}, "headers.column=name: headers attribute unsupported"),
     ((), {"value_format": "xml"}, "must be one of raw, string, json, avro, protobuf"),
     ((), {"value_column": "name", "key_format": "string"}, "key.format=string needs columns"),

@@ -243,6 +243,7 @@ def test_columns_that_the_registrys_schema_does_not_have(registry, given, option
     with pytest.raises(SchemaError) as refused:
         planned_rows(registry, columns, **given)
     assert "the registry's schema 1" in str(refused.value)
+    assert "None" not in str(refused.value), "of an id no version is known"
     assert "has no field for ['extra']" in str(refused.value)
     assert f"set {option}=false to leave them out, or value.columns to" in str(refused.value)
     plan = planned_rows(registry, columns, **given, **{option.replace(".", "_"): "false"}).plan
@@ -616,10 +617,13 @@ def test_columns_are_compared_with_references_unless_an_option_says_otherwise(
     assert [field.name for field in rows.plan.value.plan.fields] == ["id", "home"]
 
 
-def test_what_fits_is_written(registry, caplog):
+def test_what_fits_is_written_and_else_what_an_option_allows(registry, caplog):
     add_order(registry, "string")
     assert json_plan(registry, **LATEST).plan.value.plan.prefix == b"\x00\x00\x00\x00\x03"
     assert caplog.text == ""
+    add(registry, "t-value", {"properties": {"id": {"type": "string"}}})
+    assert "'id' is written as" in json_refusal(registry, **LATEST)
+    json_plan(registry, **LATEST, latest_compatibility_strict="false")
 
 
 def test_many_misfits_do_not_hide_what_to_do(registry):
