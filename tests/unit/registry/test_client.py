@@ -165,6 +165,7 @@ NO_ANSWER = "that is no answer of one"
         (404, {"error_code": 40404, "message": "odd"}, "answers 404 (40404), odd"),
         (405, {"error_code": 405, "message": "odd"}, "answers 405, odd"),
         (501, {"error_code": 501, "message": "odd"}, "answers 501, odd"),
+        (422, {"message": "odd"}, "answers 422, odd"),
         (404, {"error_code": 404, "message": "odd"}, "answers 404, odd: the path in schema.registry.url is wrong"),
         (404, {"status": 404, "message": "odd"}, f"404, odd, with application/json {NO_ANSWER}"),
         (404, {"error_code": True, "message": "odd"}, f"404, odd, with application/json {NO_ANSWER}"),
