@@ -454,6 +454,7 @@ def test_columns_that_are_absent_or_overridden():
     plan = ColumnPositions(value=0, topic=1)
     assert digest(batch, positions=plan)[1] == 2
     assert digest(batch, positions=plan._replace(topic_option="o"))[1] == 1
+    assert digest([]) == digest() == (0, 0, 0)
 
 
 ANY_BYTES = st.one_of(st.none(), st.binary(max_size=70))
