@@ -11,7 +11,6 @@ from tests.security.acls import allow, allow_transactions
 from tests.security.test_failures import failure, tells
 from tests.security.writing import (
     values_in,
-    write,
     write_a_micro_batch,
     write_through_the_sink,
 )
@@ -56,11 +55,6 @@ class TestOfTopics:
         tells(
             message, "TOPIC_AUTHORIZATION_FAILED", topic, "grant the principal WRITE on the topic"
         )
-
-    def test_with_the_right_it_works(self, world, new_topic, options):
-        topic = new_topic()
-        allow(world.kafka, "bob", "write", topic)
-        write(options, topic)
 
 
 class TestOfExactlyOnce:
