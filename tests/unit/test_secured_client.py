@@ -1,10 +1,12 @@
 """A client that brokers authenticate, refuse or quote, or whose credentials are replaced."""
 
+import contextlib
 import dataclasses
 import logging
 import random
 import ssl
 from datetime import datetime, timezone
+from unittest import mock
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -118,17 +120,8 @@ def world():
     return World()
 
 
-@pytest.fixture
-def in_clear():
-    return World(is_authenticated=False)
-
-
 def lose(asked):
     raise LoseConnection
-
-
-def say_nothing(asked):
-    raise Silence
 
 
 REFUSED = SaslAuthenticateResponse(
@@ -195,6 +188,10 @@ def test_a_connection_lost_in_the_middle_of_sasl_is_made_again(world):
 
 def test_a_broker_that_hangs_in_the_middle_of_sasl(world):
     """It has the time of any request."""
+
+    def say_nothing(asked):
+        raise Silence
+
     world.answers[SaslAuthenticateRequest] = say_nothing
     told = world.refusal(BootstrapError)
     assert "not authenticated within kafka.request.timeout.ms = 30000" in told
@@ -210,15 +207,15 @@ def test_tls_that_refuses_ends_the_wait(world):
     assert "broker.example: expired" in world.refusal()
 
 
-def test_a_listener_with_sasl_that_is_not_asked_for_it(in_clear):
+def test_a_listener_with_sasl_that_is_not_asked_for_it():
     """It answers ApiVersions, and ends the connection at the next request."""
+    in_clear = World(is_authenticated=False)
     in_clear.answers[MetadataRequest] = lose
     told = in_clear.refusal((BootstrapError, BrokerError))
     for words in ("before the first answer", "kafka.security.protocol", "SASL_SSL"):
         assert words in told
-
-
-def test_a_connection_that_has_answered_is_just_lost(in_clear):
+    # A connection that has answered is just lost.
+    del in_clear.answers[MetadataRequest]
     in_clear.ask()
     in_clear.answers[MetadataRequest] = lose
     in_clear.network.lose(1)
@@ -410,12 +407,8 @@ class RotatingWorld:
         return len(self.network.connects)
 
 
-@pytest.fixture
-def rotating():
-    return RotatingWorld()
-
-
-def test_no_request_is_sent_on_a_connection_of_before(rotating):
+def test_no_request_is_sent_on_a_connection_of_before():
+    rotating = RotatingWorld()
     rotating.become_ready()
     rotating.send()
     rotating.client.renew_connections()
@@ -433,23 +426,23 @@ def test_no_request_is_sent_on_a_connection_of_before(rotating):
     assert rotating.connects == 2
 
 
-def test_what_is_in_flight_is_answered_first(rotating):
+def test_what_is_in_flight_is_answered_first():
+    rotating = RotatingWorld()
     rotating.become_ready()
     rotating.is_silent = True
     rotating.send()
-    waiting = rotating.client._connections[NODE.node_id].in_flight
     rotating.client.renew_connections()
     for _ in range(3):
         rotating.client.poll(0, rotating.clock.now_ms())
         assert not rotating.is_ready()
     assert rotating.connects == 1
-    assert len(waiting) == 1
     rotating.answer_what_waits()
     rotating.become_ready()
     assert (rotating.connects, len(rotating.answered)) == (2, 1)
 
 
-def test_one_that_is_being_made_with_the_former_key_takes_no_request(rotating):
+def test_one_that_is_being_made_with_the_former_key_takes_no_request():
+    rotating = RotatingWorld()
     while not rotating.connects:
         rotating.is_ready()
         rotating.client.poll(0, rotating.clock.now_ms())
@@ -595,32 +588,23 @@ def test_a_key_or_variable_that_is_gone_is_not_used(folder, monkeypatch):
 
 def test_a_producer_and_an_admin_client_that_are_kept_notice_it(folder):
     """Before the next task."""
-    asked, config = [], config_of(folder)
+    config, pool = config_of(folder), ProducerPool()
 
-    def renew():
-        asked.append(True)
+    def notices_once(client, look):
+        with mock.patch.object(client, "renew_connections") as renew:
+            look()
+            assert not renew.called
+            write_private(folder / "client.pem", AUTHORITY.issue("alice").pem())
+            look()
+            look()
+            renew.assert_called_once_with()
 
-    def notices_once(look):
-        asked.clear()
-        look()
-        assert asked == []
-        write_private(folder / "client.pem", AUTHORITY.issue("alice").pem())
-        look()
-        look()
-        assert asked == [True]
+    with contextlib.closing(pool.acquire(config, [])) as producer:
 
-    pool = ProducerPool()
-    producer = pool.acquire(config, [])
+        def next_task():
+            pool.release(config, producer)
+            assert pool.acquire(config, []) is producer
 
-    def next_task():
-        pool.release(config, producer)
-        assert pool.acquire(config, []) is producer
-
-    try:
-        producer.client.renew_connections = renew
-        notices_once(next_task)
-    finally:
-        producer.close()
+        notices_once(producer.client, next_task)
     with AdminClient.of(config) as admin:
-        admin._client.renew_connections = renew
-        notices_once(admin.renew_if_credentials_changed)
+        notices_once(admin._client, admin.renew_if_credentials_changed)
