@@ -167,15 +167,6 @@ class TestUnreachable:
         world.metadata()
         assert world.clock.ms == 0
 
-    def test_connection_lost_for_good(self):
-        def answer(node_id, request):
-            world.network.down.add(node_id)
-            return LoseConnection
-
-        world = World(by=answer)
-        with pytest.raises(BootstrapError, match="Connection refused"):
-            world.metadata(deadline_ms=5_000)
-
     def test_nodes_that_cannot_be_reached_are_waited_for_some_seconds_only(self):
         world = World()
         world.network.unreachable.add(-1)
@@ -318,30 +309,6 @@ class TestConfigs:
         assert self.world.admin.api_versions(node).supports(topic_api.MetadataRequest)
 
 
-class TestPendingCalls:
-    def test_of_a_round_those_that_are_left_are_neither_sent_nor_awaited(self):
-        calls = [blocking.Call(BOOT, topic_api.MetadataRequest()) for _ in range(3)]
-        pending = blocking.PendingCalls(calls, 0)
-        pending.waiting[BOOT].popleft()
-        pending.sent[0] = blocking.SentCall(calls[0], 1_000)
-        pending.leave([0, 1])
-        assert pending.open == []
-        assert list(pending.waiting[BOOT]) == [2]
-        pending.leave([2])
-        assert pending.waiting == {}
-
-    def test_a_node_that_answers_some_of_its_calls_is_not_silent(self):
-        calls = [blocking.Call(node, topic_api.MetadataRequest()) for node in (BOOT, BOOT, BOOT_2)]
-        pending = blocking.PendingCalls(calls, 0)
-        pending.waiting.clear()
-        pending.sent = {
-            position: blocking.SentCall(call, 1_000) for position, call in enumerate(calls)
-        }
-        pending.sent[0].is_open = False
-        assert pending.silent() == [2]
-        assert pending.silent() == [1, 2]
-
-
 # --- brokers that hang ----------------------------------------------------------------------------
 
 AT_MOST_MS = 10_000
@@ -350,12 +317,12 @@ AT_MOST_MS = 10_000
 class Hanging:
     """Three brokers, all in the bootstrap list, and a client that knows them.
 
-    coordinator: the one they name; moves_at_ms: when broker 3 takes over from it
+    coordinator: the one they name
     """
 
     def __init__(self):
         self.clock = SimClock(0)
-        self.coordinator, self.moves_at_ms = 2, MINUTE_MS
+        self.coordinator = 2
         self.answers_to_init = []
         self.network = ScriptedNetwork(NODES, self.clock, self.answer, OFFERED)
         self.network.features["transaction.version"] = 2
@@ -368,7 +335,7 @@ class Hanging:
         if isinstance(asked.request, topic_api.MetadataRequest):
             return answer_of_all_nodes()
         if isinstance(asked.request, FindCoordinatorRequest):
-            node = NODES[3 if self.clock.ms >= self.moves_at_ms else self.coordinator]
+            node = NODES[self.coordinator]
             keys = asked.request.coordinator_keys
             return FindCoordinatorResponse(coordinators=[Coordinator(k, *node[:3]) for k in keys])
         if self.answers_to_init and (failure := self.answers_to_init.pop(0)):
@@ -394,53 +361,17 @@ class Hanging:
 
 
 @pytest.fixture
-def hanging():
-    return Hanging()
-
-
-@pytest.fixture
-def connected(hanging):
+def connected():
+    hanging = Hanging()
     hanging.connect_to_all()
     return hanging
 
 
-BOTH = pytest.mark.parametrize("world", ["hanging", "connected"])
-
-
-@pytest.mark.parametrize("hung", [1, 2, 3])
-@BOTH
-def test_one_of_the_bootstrap_list_hangs(request, world, hung):
-    world = request.getfixturevalue(world)
-    world.network.hung.add(hung)
-    assert len(world.admin.nodes(MINUTE_MS)) == 3
-    assert world.clock.ms <= 3_500
-
-
-@pytest.mark.parametrize("hung", [1, 3])
-def test_a_broker_that_hangs_and_does_not_coordinate(connected, hung):
-    connected.network.hung.add(hung)
-    connected.begin()
-    assert connected.clock.ms <= 3_500
-
-
-@BOTH
-@pytest.mark.parametrize("moves_at_ms", [1_000, 8_000])
-def test_a_coordinator_that_hangs_until_another_takes_over(request, world, moves_at_ms):
-    """The client is there within two seconds of that, or within the time of one answer."""
-    world = request.getfixturevalue(world)
-    world.moves_at_ms = moves_at_ms
-    world.network.hung.add(2)
-    world.begin()
-    assert world.clock.ms <= AT_MOST_MS + 500
-    assert world.asked_to_init()[-1] == 3
-
-
-@BOTH
-def test_a_broker_that_is_cut_off_from_the_others_and_names_itself(request, world):
+def test_a_broker_that_is_cut_off_from_the_others_and_names_itself(connected):
     """It is the first of the list, answers, and does not know that another one coordinates now:
     what it is asked to write waits for replicas that do not hear it.
     """
-    world = request.getfixturevalue(world)
+    world = connected
 
     def answer(asked):
         world.coordinator = 1 if asked.node_id == 1 else 2
@@ -455,7 +386,7 @@ def test_a_broker_that_is_cut_off_from_the_others_and_names_itself(request, worl
 
 
 def test_a_slow_broker_has_twice_the_time_for_its_next_answer(connected):
-    """A request that takes its time must not be cut off for ever."""
+    """A request that takes its time must not be cut off for ever: not before its own timeout."""
     started_ms = []
 
     def note(asked):
@@ -464,13 +395,10 @@ def test_a_slow_broker_has_twice_the_time_for_its_next_answer(connected):
 
     connected.network._script = note
     with pytest.raises(BrokerError, match="InitProducerId: no answer of"):
-        connected.admin.request(NODES[1], InitProducerIdRequest(), 50_000)
+        connected.admin.request(NODES[1], InitProducerIdRequest(), 100_000)
     pauses = [b - a for a, b in zip(started_ms, started_ms[1:])]
-    assert [round(pause / 1_000) for pause in pauses] == [3, 6, 12, 24]
-    assert connected.clock.ms == 50_000
-    # It does not grow for ever.
-    connected.admin._unanswered[NODES[1]] = 50
-    assert connected.admin._answer_ms(NODES[1]) == blocking._ANSWER_MS << blocking._MAX_DOUBLINGS
+    assert [round(pause / 1_000) for pause in pauses] == [3, 6, 12, 24, 30]
+    assert connected.clock.ms == 100_000
 
 
 def test_a_broker_that_stays_slow_keeps_its_longer_time_until_it_is_quick_again(connected):

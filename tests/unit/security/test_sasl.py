@@ -584,17 +584,12 @@ EXPECTED = ExpectedBroker("cluster", 3)
 OF_4_4 = {**VERSIONS, 18: (0, 5)}
 
 
-def expecting():
-    """A dialogue of a connection that expects a certain broker."""
+def compared():
+    """A dialogue whose last request names the expected broker."""
     dialogue = Dialogue()
     authentication = Authentication(dialogue._create_sasl_client, MIDDLE)
     dialogue.connection = Connection("client", authentication, EXPECTED)
-    return dialogue.open()
-
-
-def compared():
-    """A dialogue whose last request names the expected broker."""
-    dialogue = expecting()
+    dialogue.open()
     assert (dialogue.asked.version, dialogue.asked.request.cluster_id) == (4, None)
     dialogue.tell_versions(OF_4_4)
     [event] = dialogue.authenticate(lifetime_ms=60_000)
@@ -602,14 +597,6 @@ def compared():
     asked = dialogue.asked.request
     assert (asked.cluster_id, asked.node_id, dialogue.asked.version) == ("cluster", 3, 5)
     return dialogue
-
-
-def test_the_connection_is_usable_after_the_comparison_and_not_compared_again():
-    dialogue = compared()
-    assert dialogue.tell_versions(OF_4_4, throttle_time_ms=7) == [Ready(7)]
-    assert dialogue.connection.ends_at_ms < 100_000
-    dialogue.connection.authenticate_again(2_000, 3_000)
-    assert dialogue.authenticate() == [Ready(0)]
 
 
 @pytest.mark.parametrize(
@@ -626,9 +613,3 @@ def test_a_broker_that_rejects_the_comparison_is_not_asked_again(name, version, 
     answer = ApiVersionsResponse(error_code=error_named(name).code)
     with pytest.raises(error, match=name):
         dialogue.answer(answer, dialogue.asked._replace(version=version))
-
-
-def test_a_broker_that_compares_nothing_is_not_asked():
-    dialogue = expecting()
-    dialogue.tell_versions(VERSIONS)
-    assert dialogue.authenticate() == [Ready(0)]
