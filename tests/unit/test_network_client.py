@@ -42,7 +42,7 @@ from spark_kafka_sink.security.mechanisms import PlainSaslClient
 from tests.simulation.time import SimClock
 from tests.tables import each_row
 from tests.unit.batches import NODES
-from tests.unit.frames import ready_connection
+from tests.unit.frames import answer_frame, ready_connection
 from tests.unit.record_api_versions import recorded
 from tests.unit.scripted_network import LoseConnection, ScriptedNetwork
 from tests.unit.simulated_time import NO_JITTER
@@ -144,6 +144,7 @@ class World:
     """``addresses_count``: of each name. ``resolved``, ``connected``: names, addresses, in order.
 
     silent, refusing: numbers of addresses to which connections never come about, or are refused
+    expires_after_ms: the life of the client's certificate, from each connection on
     """
 
     def __init__(self, max_idle_ms=IDLE_MS):
@@ -152,7 +153,7 @@ class World:
         self.network = ScriptedNetwork(NODES, self.clock, self._answer, offered)
         self.network.resolve, self.network.connect = self._resolve, self._connect
         self.resolved, self.connected, self.addresses_count = [], [], 1
-        self.silent, self.refusing = set(), set()
+        self.silent, self.refusing, self.expires_after_ms = set(), set(), None
         waits = SETUP_MS, LONGEST_SETUP_MS, max_idle_ms
         settings = ClientSettings(
             "test", REQUEST_TIMEOUT_MS, 5, BACKOFF_MS, LONGEST_BACKOFF_MS, *waits
@@ -177,6 +178,9 @@ class World:
             self.network._events.append(channels.Disconnected(channel_id, "Connection refused"))
             return
         ScriptedNetwork.connect(self.network, channel_id, channels.Address(0, NODE[1:3]), host)
+        if self.expires_after_ms is not None:
+            at_ms = self.clock.timestamp_ms() + self.expires_after_ms
+            self.network._events[-1] = channels.Connected(channel_id, at_ms)
 
     def fails_after(self):
         """Connect, wait until it fails; how long the attempt took."""
@@ -196,6 +200,9 @@ class World:
     def become_ready(self, node=NODE):
         while not self.client.ready(node, self.clock.ms):
             self.client.poll(1_000, self.clock.ms)
+
+    def is_ready(self):
+        return self.client.ready(NODE, self.clock.ms)
 
     def begin(self, is_far_enough):
         while not is_far_enough():
@@ -493,6 +500,77 @@ class TestConnections:
         login = Authentication(lambda: PlainSaslClient("a", Secret("p")), NO_JITTER)
         connection.protocol._authentication = login
         assert sasl_hint(connection) == ""
+
+
+class TestReplacedCredentials:
+    """Connections of before take no request any more."""
+
+    @pytest.fixture
+    def answering(self, world):
+        world.network._script = lambda asked: topic_api.MetadataResponse()
+        world.become_ready()
+        return world
+
+    def test_no_request_is_sent_on_a_connection_of_before(self, answering):
+        done = answering.send(topic_api.MetadataRequest())
+        answering.client.poll(0, 0)
+        answering.client.renew_connections()
+        assert not answering.is_ready()
+        answering.become_ready()
+        assert (len(answering.connected), len(done)) == (2, 1)
+        assert answering.client.last_failure(NODE) is None
+        assert answering.clock.ms == 0, "nothing went wrong: there is no back-off"
+        # One that nobody uses any more is closed, too.
+        answering.client.renew_connections()
+        answering.client.poll(0, 0)
+        assert not answering.client._by_channel
+        assert len(answering.connected) == 2
+
+    def test_what_is_in_flight_is_answered_first(self, answering):
+        answering.network.hung.add(1)
+        done = answering.send(topic_api.MetadataRequest())
+        answering.client.renew_connections()
+        for _ in range(3):
+            answering.client.poll(0, 0)
+            assert not answering.is_ready()
+        assert len(answering.connected) == 1
+        answering.network.hung.clear()
+        (sent,) = answering.client._connection(NODE).in_flight
+        (channel_id,) = answering.client._by_channel
+        parts = sent.request, sent.version, sent.correlation_id, topic_api.MetadataResponse()
+        answering.network._events.append(channels.Received(channel_id, answer_frame(*parts)))
+        answering.become_ready()
+        assert (len(answering.connected), len(done)) == (2, 1)
+
+    def test_one_that_is_being_made_with_the_former_key_takes_no_request(self, world):
+        world.begin(lambda: world.connected)
+        assert not world.is_ready()
+        world.client.renew_connections()
+        world.become_ready()
+        assert len(world.connected) == 2
+
+    def test_no_connection_outlives_its_certificate(self, world):
+        world.expires_after_ms = 60_000
+        world.become_ready()
+        world.clock.ms = 59_999
+        assert world.is_ready()
+        world.clock.ms = 60_000
+        assert not world.is_ready()
+        world.become_ready()
+        assert len(world.connected) == 2
+        world.clock.ms = 119_999
+        assert world.is_ready()
+        world.client.poll(1_000_000, world.clock.ms)
+        world.client.poll(0, world.clock.ms)
+        assert not world.client._by_channel, "an idle one ends with it, too"
+
+    def test_what_has_expired_by_this_clock_is_the_brokers_to_judge(self, world):
+        """Else the connection would be made again and again."""
+        world.expires_after_ms = -1
+        world.become_ready()
+        world.clock.ms = 60_000
+        assert world.is_ready()
+        assert len(world.connected) == 1
 
 
 LIMIT_BYTES = 1_046_528

@@ -25,8 +25,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.localkafka import certificates
 from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.network.admin import DEFAULT_SETTINGS, AdminClient
-from spark_kafka_sink.network.channels import Connected, Disconnected, Received
-from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.channels import Disconnected
 from spark_kafka_sink.network.transport import LookUp, Resolver, look_up
 from spark_kafka_sink.producer.producer import ProducerPool
 from spark_kafka_sink.protocol import schema, types
@@ -52,7 +51,6 @@ from spark_kafka_sink.security.security import Security
 from spark_kafka_sink.security.tls import BROKERS, TlsErrorContext, explain
 from tests.property.message_values import REQUEST_TYPES
 from tests.simulation.time import SimClock
-from tests.unit.frames import answer_frame
 from tests.unit.scripted_network import LoseConnection, ScriptedNetwork, Silence
 
 NODE = Node(1, "broker.example", 9092)
@@ -350,131 +348,9 @@ def test_no_words_of_a_broker_are_decoded_as_they_are():
     assert [(m.__name__, name) for m, name, spec in words if spec.wire_type is not types.TEXT] == []
 
 
-# --- connections of credentials that were replaced -------------------------------------------------
+# --- which credentials were replaced ---------------------------------------------------------------
 
 AUTHORITY = Authority()
-
-
-class RotatingWorld:
-    """A client and one broker, which keeps its answers back while ``is_silent``."""
-
-    def __init__(self, expires_after_ms=None):
-        self.clock = SimClock(0)
-        self.is_silent = False
-        self.network = ScriptedNetwork(
-            {1: NODE}, self.clock, self._answer, {MetadataRequest: (0, 12)}
-        )
-        self._connect = self.network.connect
-        self.network.connect = self._connect_with_certificate
-        self.expires_after_ms = expires_after_ms
-        settings = DEFAULT_SETTINGS._replace(max_in_flight_requests_per_connection=5)
-        self.client = NetworkClient(settings, self.network, self.clock, random.Random(1))
-        self.answered = []
-
-    def _connect_with_certificate(self, channel_id, address, host):
-        self._connect(channel_id, address, host)
-        if self.expires_after_ms is not None:
-            at_ms = self.clock.timestamp_ms() + self.expires_after_ms
-            events = self.network._events
-            events[-1] = Connected(channel_id, at_ms)
-
-    def _answer(self, asked):
-        if self.is_silent:
-            raise Silence
-        return MetadataResponse()
-
-    def is_ready(self):
-        return self.client.ready(NODE, self.clock.now_ms())
-
-    def become_ready(self):
-        while not self.is_ready():
-            self.client.poll(0, self.clock.now_ms())
-
-    def send(self):
-        now_ms = self.clock.now_ms()
-        self.client.send(NODE, MetadataRequest(), now_ms, lambda r, _: self.answered.append(r))
-        self.client.poll(0, now_ms)
-
-    def answer_what_waits(self):
-        protocol = self.client._connections[NODE.node_id].protocol
-        (sent,) = protocol.in_flight
-        frame = answer_frame(sent.request, sent.version, sent.correlation_id, MetadataResponse())
-        (channel_id,) = self.client._by_channel
-        self.network._events.append(Received(channel_id, frame))
-
-    @property
-    def connects(self):
-        return len(self.network.connects)
-
-
-def test_no_request_is_sent_on_a_connection_of_before():
-    rotating = RotatingWorld()
-    rotating.become_ready()
-    rotating.send()
-    rotating.client.renew_connections()
-    assert not rotating.is_ready()
-    rotating.become_ready()
-    assert (rotating.connects, len(rotating.answered)) == (2, 1)
-    assert rotating.client.last_failure(NODE) is None, "nothing went wrong: there is no back-off"
-    assert rotating.clock.now_ms() == 0
-    rotating.send()
-    assert rotating.connects == 2
-    # One that nobody uses any more is closed, too.
-    rotating.client.renew_connections()
-    rotating.client.poll(0, rotating.clock.now_ms())
-    assert not rotating.client._by_channel
-    assert rotating.connects == 2
-
-
-def test_what_is_in_flight_is_answered_first():
-    rotating = RotatingWorld()
-    rotating.become_ready()
-    rotating.is_silent = True
-    rotating.send()
-    rotating.client.renew_connections()
-    for _ in range(3):
-        rotating.client.poll(0, rotating.clock.now_ms())
-        assert not rotating.is_ready()
-    assert rotating.connects == 1
-    rotating.answer_what_waits()
-    rotating.become_ready()
-    assert (rotating.connects, len(rotating.answered)) == (2, 1)
-
-
-def test_one_that_is_being_made_with_the_former_key_takes_no_request():
-    rotating = RotatingWorld()
-    while not rotating.connects:
-        rotating.is_ready()
-        rotating.client.poll(0, rotating.clock.now_ms())
-    assert not rotating.is_ready()
-    rotating.client.renew_connections()
-    rotating.become_ready()
-    assert rotating.connects == 2
-
-
-def test_no_connection_outlives_its_certificate():
-    world = RotatingWorld(expires_after_ms=60_000)
-    world.become_ready()
-    world.clock.ms = 59_999
-    assert world.is_ready()
-    world.clock.ms = 60_000
-    assert not world.is_ready()
-    world.become_ready()
-    assert world.connects == 2
-    world.clock.ms = 119_999
-    assert world.is_ready()
-    world.client.poll(1_000_000, world.clock.now_ms())
-    world.client.poll(0, world.clock.now_ms())
-    assert not world.client._by_channel, "an idle one ends with it, too"
-
-
-def test_what_has_expired_by_this_clock_is_the_brokers_to_judge():
-    """Else the connection would be made again and again."""
-    world = RotatingWorld(expires_after_ms=-1)
-    world.become_ready()
-    world.clock.ms = 60_000
-    assert world.is_ready()
-    assert world.connects == 1
 
 
 @pytest.mark.parametrize("year", [1999, 2026, 2049, 2050, 9998, 9999])
@@ -489,9 +365,6 @@ def test_when_a_certificate_expires(year, monkeypatch):
     for size in range(0, len(data), 37):
         assert expires_at_ms(data[:size]) is None
     assert expires_at_ms(bytes.fromhex("300430020500")) is None, "too few parts"
-
-
-# --- which credentials were replaced ---------------------------------------------------------------
 
 
 @pytest.fixture
