@@ -298,8 +298,10 @@ class TestTimeouts:
 
     def test_nothing_is_due_while_a_name_is_looked_up(self, world):
         world.network.resolve = lambda channel_id, host, port: None
-        assert not world.client.ready(NODE, world.clock.ms)
-        world.client.poll(10 * IDLE_MS, world.clock.ms)
+        assert not world.is_ready()
+        assert world.client.poll_delay_ms(NODE, 0) is None
+        assert world.client.why_not_ready(NODE, 0) == "its host name is still being looked up"
+        world.client.poll(10 * IDLE_MS, 0)
         assert world.clock.ms == 10 * IDLE_MS
 
 

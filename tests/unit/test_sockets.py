@@ -488,26 +488,6 @@ def test_a_slow_name_holds_up_no_other_and_its_answer_ends_a_poll(network, name_
     assert events == [Resolved(1, [FOUND])]
 
 
-def test_a_client_serves_its_other_nodes_while_a_name_is_looked_up(network, name_server):
-    """Whoever asks whether a node is ready may hold the producer's monitor."""
-    clock = SystemClock()
-    client = NetworkClient(DEFAULT_SETTINGS, network, clock, random.Random(1))
-    slow = Node(1, "slow.example", 9092)
-    asking = threading.Thread(target=client.ready, args=(slow, clock.now_ms()), daemon=True)
-    asking.start()
-    asking.join(DEADLINE_S / 4)
-    assert not asking.is_alive(), "the look-up is waited for"
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(DEADLINE_S)
-        quick = Node(2, *listener.getsockname())
-        assert not client.ready(quick, clock.now_ms())
-        client.poll(0, clock.now_ms())
-        listener.accept()[0].close()
-    assert client.poll_delay_ms(slow, clock.now_ms()) is None
-    assert client.last_failure(slow) is None
-    assert client.why_not_ready(slow, clock.now_ms()) == "its host name is still being looked up"
-
-
 def test_more_slow_names_than_threads_are_all_looked_up(name_server):
     found = threading.Semaphore(0)
     names = 3 * transport._MAX_THREADS
