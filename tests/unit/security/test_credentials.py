@@ -462,26 +462,47 @@ def test_providers_among_sparks_options():
         SinkOptions.parse({"kafka.config.providers.mine.clas": "x"})
 
 
-@pytest.mark.parametrize(
-    "reference",
+PATHS = restricted(**{"allowed.paths": "/run/secrets,/run/a.properties"})
+OF_ENV = providers(env=f"{PROVIDER}.EnvVarConfigProvider")
+PATTERN = "config.providers.env.param.allowlist.pattern"
+VARIABLES = {**OF_ENV, PATTERN: "KAFKA_[A-Z]+"}
+NOT_ALLOWED = "AUTH-030"
+
+
+@each_row(
+    ("restriction", "text", "found"),
     [
-        "${mine:/etc/passwd:root}",
-        "${mine:/run/secrets/../../etc/passwd:root}",
-        "${mine:/run/secrets-of-others/a:b}",
-        "${mine:secrets/a:b}",
-        "${MINE:/etc/passwd:root}",
-        "clear ${mine:/run/secrets/a:b} ${mine:/etc/passwd:root}",
+        (PATHS, "${mine:/etc/passwd:root}", NOT_ALLOWED),
+        (PATHS, "${mine:/run/secrets/../../etc/passwd:root}", NOT_ALLOWED),
+        (PATHS, "${mine:/run/secrets-of-others/a:b}", NOT_ALLOWED),
+        (PATHS, "${mine:secrets/a:b}", NOT_ALLOWED),
+        (PATHS, "${MINE:/etc/passwd:root}", NOT_ALLOWED),
+        (PATHS, "clear ${mine:/run/secrets/a:b} ${mine:/etc/passwd:root}", NOT_ALLOWED),
         # Other names than those of config.providers would be a way around.
-        "${file:/run/secrets/a:b}",
-        "${dir:/run/secrets:a}",
-        "${env:HOME}",
+        (PATHS, "${file:/run/secrets/a:b}", NOT_ALLOWED),
+        (PATHS, "${dir:/run/secrets:a}", NOT_ALLOWED),
+        (PATHS, "${env:HOME}", NOT_ALLOWED),
+        # As in Java: a link of the way back, such as link/.., is never followed.
+        (PATHS, "${mine:/run/secrets/link/../a:b}", "${file:/run/secrets/a:b}"),
+        (PATHS, "${mine:/run//secrets/./a:b}", "${file:/run/secrets/a:b}"),
+        (PATHS, "${mine:/run/a.properties:b}", "${file:/run/a.properties:b}"),
+        # The pattern must match the whole name, as in Java.
+        (VARIABLES, "${env:KAFKA_KEY}", "${env:KAFKA_KEY}"),
+        *(
+            (VARIABLES, f"${{env:{name}}}", NOT_ALLOWED)
+            for name in ("AWS_SECRET_ACCESS_KEY", "MY_KAFKA_KEY", "KAFKA_KEY2", "KAFKA_KEY\n")
+        ),
     ],
 )
-def test_allowed_paths_hold_for_each_reference(reference):
-    given = restricted(**{"allowed.paths": "/run/secrets"})
+def test_allowed_paths_and_variables_hold_for_each_reference(restriction, text, found):
+    options = {**GIVEN, **restriction, "ssl.key.password": text}
+    if found is not NOT_ALLOWED:
+        config = ProducerConfig.parse(options)
+        assert config.security.ssl.keystore.key_password == Secret(found)
+        return
     with pytest.raises(ConfigError) as raised:
-        ProducerConfig.parse({**GIVEN, **given, "ssl.key.password": reference})
-    assert raised.value.code == "AUTH-030"
+        ProducerConfig.parse(options)
+    assert raised.value.code == NOT_ALLOWED
     assert str(raised.value).startswith("kafka.ssl.key.password: ")
     assert "root" not in str(raised.value)
     assert "clear" not in str(raised.value)
@@ -558,34 +579,6 @@ def test_of_many_configurations_those_used_last_are_kept():
     assert made == configs
     kept.of(configs[1])
     assert made == [*configs, configs[1]]
-
-
-def test_an_allowed_path_is_read_without_its_detours():
-    """As in Java: a link of the way back, such as link/.., is never followed."""
-    given = restricted(**{"allowed.paths": "/run/secrets,/run/a.properties"})
-    for path, read in (
-        ("/run/secrets/link/../a", "/run/secrets/a"),
-        ("/run//secrets/./a", "/run/secrets/a"),
-        ("/run/a.properties", "/run/a.properties"),
-    ):
-        text = f"${{mine:{path}:b}}"
-        config = ProducerConfig.parse({**GIVEN, **given, "ssl.key.password": text})
-        assert config.security.ssl.keystore.key_password == Secret(f"${{file:{read}:b}}")
-
-
-OF_ENV = providers(env=f"{PROVIDER}.EnvVarConfigProvider")
-PATTERN = "config.providers.env.param.allowlist.pattern"
-
-
-def test_allowlist_of_variables():
-    """The pattern must match the whole name, as in Java."""
-    given = {**OF_ENV, PATTERN: "KAFKA_[A-Z]+"}
-    config = ProducerConfig.parse({**GIVEN, **given, "ssl.key.password": "${env:KAFKA_KEY}"})
-    assert config.security.ssl.keystore.key_password == Secret("${env:KAFKA_KEY}")
-    for name in ("AWS_SECRET_ACCESS_KEY", "MY_KAFKA_KEY", "KAFKA_KEY2", "KAFKA_KEY\n"):
-        with pytest.raises(ConfigError) as raised:
-            ProducerConfig.parse({**GIVEN, **given, "ssl.key.password": f"${{env:{name}}}"})
-        assert raised.value.code == "AUTH-030"
 
 
 @pytest.mark.parametrize(
@@ -724,23 +717,37 @@ def test_a_login_begins_conversations():
     assert conversation.initial_response().decode() != first_message(login)
 
 
-def is_anothers_in_a_fork(find):
-    before = find()
+def login_of(password):
+    config = SecurityConfig("SASL_PLAINTEXT", sasl=in_options(password=password))
+    return Security.of(config).login
+
+
+def tls_of(store, location):
+    ssl = SslConfig(**{store: StoreConfig(location=location)})
+    return Security.of(SecurityConfig("SSL", ssl=ssl)).tls
+
+
+@pytest.mark.parametrize(
+    ("find", "one", "other"),
+    [
+        (login_of, ["a"], ["b"]),
+        (tls_of, ["truststore", "a.pem"], ["truststore", "b.pem"]),
+        (tls_of, ["keystore", "a.pem"], ["keystore", "b.pem"]),
+    ],
+)
+def test_what_is_made_is_shared_by_all_with_the_same_configuration(find, one, other):
+    made = find(*one)
+    assert find(*one) is made
+    assert find(*other) is not made
     child = os.fork()
     if child == 0:
-        os._exit(0 if find() is not before else 1)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0 and find() is before
-
-
-def login_of(sasl):
-    return Security.of(SecurityConfig("SASL_PLAINTEXT", sasl=sasl)).login
-
-
-def test_a_login_is_shared_by_all_with_the_same_configuration():
-    login = login_of(in_options())
-    assert login_of(in_options()) is login
-    assert login_of(in_options(password="b")) is not login
-    assert is_anothers_in_a_fork(lambda: login_of(in_options()))
+        os._exit(0 if find(*one) is not made else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert find(*one) is made
+    kept = security._PerProcess(lambda _: object())
+    with kept._lock:
+        kept.forget()
+        assert not kept._lock.locked(), "a fork while another thread looks for one"
 
 
 def test_only_what_may_be_had_later_is_no_error_yet():
@@ -750,23 +757,6 @@ def test_only_what_may_be_had_later_is_no_error_yet():
     for prepare in (secured.prepare, secured.prepare_if_possible):
         with pytest.raises(AuthenticationError, match="told"):
             prepare(1, [])
-
-
-def tls_of(ssl):
-    return Security.of(SecurityConfig("SSL", ssl=ssl)).tls
-
-
-def test_a_context_is_shared_by_all_with_the_same_configuration():
-    one, other = (StoreConfig(location=name) for name in ("a.pem", "b.pem"))
-    before = tls_of(SslConfig(truststore=one))
-    assert tls_of(SslConfig(truststore=one)) is before
-    assert tls_of(SslConfig(truststore=other)) is not before
-    assert tls_of(SslConfig(keystore=one)) is not tls_of(SslConfig(keystore=other))
-    assert is_anothers_in_a_fork(lambda: tls_of(SslConfig(truststore=one)))
-    contexts = security._PerProcess(lambda _: object())
-    with contexts._lock:
-        contexts.forget()
-        assert not contexts._lock.locked(), "a fork while another thread looks for one"
 
 
 def test_tls_of_a_token_endpoint_is_kept_until_its_options_are_others():
