@@ -140,6 +140,7 @@ def test_what_is_complete(config):
         (with_url(token_endpoint_url="file://[a"), "names no file"),
         (with_url('extension_auth="S3CRET"', **CLIENT), "begins with 'extension_'"),
         (with_url('ssl.truststore.type="XYZ"', **CLIENT), "for the token endpoint"),
+        (with_url("ssl.nonsense=x", **CLIENT), "begins with 'ssl.' is not known"),
         (replace(with_url(), jaas_config=OF_PLAIN), "PlainLoginModule is that of PLAIN, but"),
     ],
 )
