@@ -31,7 +31,6 @@ from spark_kafka_sink.protocol.messages.transactions import (
 )
 from spark_kafka_sink.transactions.client import TransactionClient
 from tests.simulation.time import SimClock
-from tests.unit.batches import NODES, answer_of_all_nodes
 from tests.unit.scripted_network import LoseConnection, ScriptedNetwork, Silence
 
 BOOT, BOOT_2 = Node(-1, "boot", 100), Node(-2, "boot", 99)
@@ -311,135 +310,98 @@ class TestConfigs:
 
 # --- brokers that hang ----------------------------------------------------------------------------
 
-AT_MOST_MS = 10_000
+BEGUN = InitProducerIdResponse(producer_id=4_000, producer_epoch=1)
 
 
-class Hanging:
-    """Three brokers, all in the bootstrap list, and a client that knows them.
-
-    coordinator: the one they name
-    """
-
-    def __init__(self):
-        self.clock = SimClock(0)
-        self.coordinator = 2
-        self.answers_to_init = []
-        self.network = ScriptedNetwork(NODES, self.clock, self.answer, OFFERED)
-        self.network.features["transaction.version"] = 2
-        bootstrap = [(node.host, node.port) for node in NODES.values()]
-        parts = self.network, self.clock, random.Random(1)
-        self.admin = AdminClient(bootstrap, DEFAULT_SETTINGS, *parts)
-        self.client = TransactionClient(self.admin)
-
-    def answer(self, asked):
-        if isinstance(asked.request, topic_api.MetadataRequest):
-            return answer_of_all_nodes()
-        if isinstance(asked.request, FindCoordinatorRequest):
-            node = NODES[self.coordinator]
-            keys = asked.request.coordinator_keys
-            return FindCoordinatorResponse(coordinators=[Coordinator(k, *node[:3]) for k in keys])
-        if self.answers_to_init and (failure := self.answers_to_init.pop(0)):
-            raise failure
-        return InitProducerIdResponse(producer_id=4_000, producer_epoch=1)
-
-    def connect_to_all(self):
-        for node in (*self.admin.bootstrap_nodes, *NODES.values()):
-            assert self.admin.await_all([node], MINUTE_MS) == [node]
-
-    def asked_to_init(self):
-        is_init = InitProducerIdRequest
-        return [a.node_id for a in self.network.asked if isinstance(a.request, is_init)]
-
-    def begin(self, name="q.0"):
-        begun = self.client.init_producer_id(name, 60_000, MINUTE_MS)
-        assert begun.producer == (4_000, 1)
-        return begun
-
-    def ask(self, *node_ids):
-        calls = [blocking.Call(NODES[node_id], InitProducerIdRequest()) for node_id in node_ids]
-        return self.admin.request_all(calls, MINUTE_MS)
+def named(node_id, request):
+    node = CLUSTER[node_id]
+    keys = request.coordinator_keys
+    return FindCoordinatorResponse(coordinators=[Coordinator(key, *node[:3]) for key in keys])
 
 
-@pytest.fixture
-def connected():
-    hanging = Hanging()
-    hanging.connect_to_all()
-    return hanging
+def begin(world, name="q.0"):
+    begun = TransactionClient(world.admin).init_producer_id(name, 60_000, MINUTE_MS)
+    assert begun.producer == (4_000, 1)
+    return begun
 
 
-def test_a_broker_that_is_cut_off_from_the_others_and_names_itself(connected):
+def ask(world, *node_ids):
+    calls = [blocking.Call(CLUSTER[node_id], InitProducerIdRequest()) for node_id in node_ids]
+    return world.admin.request_all(calls, MINUTE_MS)
+
+
+def test_a_broker_that_is_cut_off_from_the_others_and_names_itself():
     """It is the first of the list, answers, and does not know that another one coordinates now:
     what it is asked to write waits for replicas that do not hear it.
     """
-    world = connected
 
-    def answer(asked):
-        world.coordinator = 1 if asked.node_id == 1 else 2
-        if asked.node_id == 1 and isinstance(asked.request, InitProducerIdRequest):
-            raise Silence
-        return world.answer(asked)
+    def answer(node_id, request):
+        if isinstance(request, topic_api.MetadataRequest):
+            return cluster()
+        if isinstance(request, FindCoordinatorRequest):
+            return named(1 if node_id == 1 else 2, request)
+        return BEGUN if node_id == 2 else None
 
-    world.network._script = answer
-    world.begin()
-    assert world.asked_to_init() == [1, 2]
-    assert world.clock.ms <= AT_MOST_MS
+    world = World(by=answer, bootstrap=(CLUSTER[1], CLUSTER[2], BOOT))
+    begin(world)
+    assert world.asked(InitProducerIdRequest) == [1, 2]
+    assert world.clock.ms <= 10_000
 
 
-def test_a_slow_broker_has_twice_the_time_for_its_next_answer(connected):
+def test_a_slow_broker_has_twice_the_time_for_its_next_answer():
     """A request that takes its time must not be cut off for ever: not before its own timeout."""
     started_ms = []
-
-    def note(asked):
-        started_ms.append(connected.clock.ms)
-        raise Silence
-
-    connected.network._script = note
+    world = World(by=lambda *_: started_ms.append(world.clock.ms))
     with pytest.raises(BrokerError, match="InitProducerId: no answer of"):
-        connected.admin.request(NODES[1], InitProducerIdRequest(), 100_000)
+        world.admin.request(CLUSTER[1], InitProducerIdRequest(), 100_000)
     pauses = [b - a for a, b in zip(started_ms, started_ms[1:])]
     assert [round(pause / 1_000) for pause in pauses] == [3, 6, 12, 24, 30]
-    assert connected.clock.ms == 100_000
+    assert world.clock.ms == 100_000
 
 
-def test_a_broker_that_stays_slow_keeps_its_longer_time_until_it_is_quick_again(connected):
+def test_a_broker_that_stays_slow_keeps_its_longer_time_until_it_is_quick_again():
     """Else each of its answers would be waited for in vain first."""
-    given_up_ms = []
+    given_up_ms, world = [], World()
     # One request each; its attempts are answered after so many ms, or never.
     for answers_after_ms in ((None, 4_000), (4_000,), (None, 100), (None, 100)):
         attempts = iter(answers_after_ms)
 
-        def answer(asked, attempts=attempts):
+        def answer(node_id, request, attempts=attempts):
             if (after_ms := next(attempts)) is None:
-                raise Silence
-            connected.clock.ms += after_ms
+                return None
+            world.clock.ms += after_ms
             return InitProducerIdResponse()
 
-        connected.network._script = answer
-        started_ms = connected.clock.ms
-        connected.admin.request(NODES[1], InitProducerIdRequest(), started_ms + MINUTE_MS)
+        world.by, started_ms = answer, world.clock.ms
+        world.admin.request(CLUSTER[1], InitProducerIdRequest(), started_ms + MINUTE_MS)
         answered_ms = sum(ms or 0 for ms in answers_after_ms)
-        given_up_ms.append(connected.clock.ms - started_ms - answered_ms)
+        given_up_ms.append(world.clock.ms - started_ms - answered_ms)
     assert [round(ms / 1_000) for ms in given_up_ms] == [3, 0, 6, 3]
 
 
-def test_what_one_broker_leaves_unanswered_gives_no_other_more_time(connected):
-    connected.network.hung.add(1)
+def test_one_broker_that_hangs_neither_holds_up_others_nor_gives_them_more_time():
+    world = World(by=lambda *_: BEGUN)
+    world.network.hung.add(1)
+    ask(world, 2)  # it is connected
     for _ in range(3):
-        connected.ask(1)
-    connected.network.hung.add(2)
-    started_ms = connected.clock.ms
-    connected.ask(2)
-    assert connected.clock.ms - started_ms <= 3_500
+        assert [answer is None for answer in ask(world, 1, 2)] == [True, False]
+    world.network.hung.add(2)
+    started_ms = world.clock.ms
+    ask(world, 2)
+    assert world.clock.ms - started_ms <= 3_500
 
 
-def test_one_broker_that_hangs_does_not_hold_up_the_answers_of_others(connected):
-    connected.network.hung.add(2)
-    assert [answer is None for answer in connected.ask(1, 2, 3)] == [False, True, False]
-    assert connected.clock.ms <= 3_500
-
-
-@pytest.mark.parametrize("failure", [Silence, LoseConnection])
-def test_the_version_of_a_transaction_is_that_of_its_answer(connected, failure):
+@pytest.mark.parametrize("failure", [None, LoseConnection])
+def test_the_version_of_a_transaction_is_that_of_its_answer(failure):
     """Even if the connection is gone when it is looked at: a wrong one ends it the wrong way."""
-    connected.answers_to_init = [None, failure]
-    assert [connected.begin(name).transaction_version for name in ("q.0", "q.1")] == [2, 2]
+    begun = iter([BEGUN, failure, BEGUN])
+
+    def answer(node_id, request):
+        if isinstance(request, topic_api.MetadataRequest):
+            return cluster()
+        is_init = isinstance(request, InitProducerIdRequest)
+        return next(begun) if is_init else named(2, request)
+
+    world = World(by=answer)
+    world.network.features["transaction.version"] = 2
+    assert [begin(world, name).transaction_version for name in ("q.0", "q.1")] == [2, 2]
