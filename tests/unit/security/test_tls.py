@@ -499,6 +499,8 @@ NO_TLS = "the port does not speak TLS"
         (refused(4711), "b", r"^TLS with b:1: words of OpenSSL \[PKS-TLS-016\]$"),
         (OSError(errno.ETIMEDOUT, "Connection timed out"), "b", "b:1: Connection timed out "),
         (ssl_error("SOMETHING_NEW"), "::1", r"^TLS with \[::1\]:1: SOMETHING_NEW "),
+        *((ssl_error(reason), "b", NO_TLS) for reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST")),
+        (ssl_error("RECORD_LAYER_FAILURE"), "b", NO_TLS),
         (CLOSED, "b", rf"{NO_TLS} \(Connection reset by peer\): "),
         (END, "b", rf"{NO_TLS} \(EOF occurred\): .* \[PKS-TLS-012\]$"),
         (ConnectionResetError(), "b", rf"{NO_TLS} \(ConnectionResetError\): "),
