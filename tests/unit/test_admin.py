@@ -308,6 +308,30 @@ class TestConfigs:
         assert self.world.admin.api_versions(node).supports(topic_api.MetadataRequest)
 
 
+class TestPendingCalls:
+    def test_of_a_round_those_that_are_left_are_neither_sent_nor_awaited(self):
+        calls = [blocking.Call(BOOT, topic_api.MetadataRequest()) for _ in range(3)]
+        pending = blocking.PendingCalls(calls, 0)
+        pending.waiting[BOOT].popleft()
+        pending.sent[0] = blocking.SentCall(calls[0], 1_000)
+        pending.leave([0, 1])
+        assert pending.open == []
+        assert list(pending.waiting[BOOT]) == [2]
+        pending.leave([2])
+        assert pending.waiting == {}
+
+    def test_a_node_that_answers_some_of_its_calls_is_not_silent(self):
+        calls = [blocking.Call(node, topic_api.MetadataRequest()) for node in (BOOT, BOOT, BOOT_2)]
+        pending = blocking.PendingCalls(calls, 0)
+        pending.waiting.clear()
+        pending.sent = {
+            position: blocking.SentCall(call, 1_000) for position, call in enumerate(calls)
+        }
+        pending.sent[0].is_open = False
+        assert pending.silent() == [2]
+        assert pending.silent() == [1, 2]
+
+
 # --- brokers that hang ----------------------------------------------------------------------------
 
 BEGUN = InitProducerIdResponse(producer_id=4_000, producer_epoch=1)
@@ -381,8 +405,8 @@ def test_a_broker_that_stays_slow_keeps_its_longer_time_until_it_is_quick_again(
 
 def test_one_broker_that_hangs_neither_holds_up_others_nor_gives_them_more_time():
     world = World(by=lambda *_: BEGUN)
+    ask(world, 1, 2)  # both are connected
     world.network.hung.add(1)
-    ask(world, 2)  # it is connected
     for _ in range(3):
         assert [answer is None for answer in ask(world, 1, 2)] == [True, False]
     world.network.hung.add(2)
