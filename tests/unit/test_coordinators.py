@@ -199,6 +199,12 @@ class Asking:
     def deadline_in(self, duration_ms):
         return duration_ms
 
+    def now_ms(self):
+        return 0
+
+    def pause(self, attempts, deadline_ms):
+        return attempts < 3
+
 
 def test_each_coordinator_is_asked_once_and_one_that_fails_tells_no_version():
     """Version 0 of one that does not tell would leave transactions open."""
@@ -210,6 +216,17 @@ def test_each_coordinator_is_asked_once_and_one_that_fails_tells_no_version():
     coordinators._nodes.update({"i": failing, "j": telling, "k": telling})
     assert coordinators.transaction_versions(["i", "j", "k"], 0) == {telling: 2}
     assert sorted(admin.asked) == [failing, telling]
+
+
+def test_a_coordinator_that_is_none_any_more_is_found_again():
+    refused = EndTxnResponse(error_code=error_named("NOT_COORDINATOR").code)
+    admin = Asking({FORMER: refused, MOVED: EndTxnResponse()}, MOVED)
+    coordinators = Coordinators(admin)
+    coordinators._nodes["i"] = FORMER
+    questions = [CoordinatorRequest(("i",), EndTxnRequest("i"))]
+    answers = coordinators.ask(questions, lambda answer: answer.error_code, 1_000)
+    assert [ids for ids, _ in answers] == [("i",)]
+    assert admin.asked == [FORMER, MOVED]
 
 
 @pytest.mark.parametrize(

@@ -599,6 +599,13 @@ def compared():
     return dialogue
 
 
+def test_the_connection_is_usable_after_the_comparison_and_not_compared_again():
+    dialogue = compared()
+    assert dialogue.tell_versions(OF_4_4, throttle_time_ms=7) == [Ready(7)]
+    dialogue.connection.authenticate_again(2_000, 3_000)
+    assert dialogue.authenticate() == [Ready(0)]
+
+
 @pytest.mark.parametrize(
     ("name", "version", "error"),
     [
