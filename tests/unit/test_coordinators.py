@@ -22,6 +22,7 @@ from spark_kafka_sink.network.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.network.coordinators import (
     _LOOK_MS,
     VERDICTS,
+    CoordinatorRequest,
     Coordinators,
     Verdict,
     add_partitions_request,

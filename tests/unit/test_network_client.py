@@ -42,7 +42,7 @@ from spark_kafka_sink.security.mechanisms import PlainSaslClient
 from tests.simulation.time import SimClock
 from tests.tables import each_row
 from tests.unit.batches import NODES
-from tests.unit.frames import answer_frame, ready_connection
+from tests.unit.frames import answer_frame, read_request, ready_connection
 from tests.unit.record_api_versions import recorded
 from tests.unit.scripted_network import LoseConnection, ScriptedNetwork
 from tests.unit.simulated_time import NO_JITTER
@@ -871,3 +871,22 @@ def test_a_version_that_kafka_has_not_released_is_not_used():
     assert offered.latest_usable_version(InitProducerIdRequest) == 5
     alone = api.BrokerApiVersions({InitProducerIdRequest.api_key: api.VersionRange(6, 6)})
     assert not alone.supports(InitProducerIdRequest)
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "sent_first"), [(None, (4, None, -1)), ("c", (5, "c", NODE.node_id))]
+)
+def test_a_connection_names_the_broker_once_the_cluster_is_known(world, cluster_id, sent_first):
+    """KIP-1242, with brokers that offer ApiVersions 5."""
+    sent, send = [], world.network.send
+    world.network.offered[ApiVersionsRequest] = (0, 5)
+    world.client._connector.cluster_id = cluster_id
+
+    def record(channel_id, buffers):
+        request, version, _ = read_request(buffers, world.network.offered)
+        sent.append((version, request.cluster_id, request.node_id))
+        return send(channel_id, buffers)
+
+    world.network.send = record
+    world.become_ready()
+    assert sent == [sent_first]
