@@ -144,7 +144,9 @@ def test_a_key_of_options_needs_a_password_if_it_is_encrypted(password):
     config = StoreConfig(
         certificates=CLIENT.certificate_chain, key=Secret(CLIENT.private_key(password))
     )
-    if password is not None:
+    if password is None:
+        assert not stores.key_material(config, KEY_OPTIONS).is_encrypted
+    else:
         assert "kafka.ssl.keystore.key: the private key is encrypted" in key_error(config)
     material = stores.key_material(replace(config, key_password=STORE), KEY_OPTIONS)
     assert material.is_encrypted == (password is not None)
