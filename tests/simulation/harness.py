@@ -22,6 +22,7 @@ from spark_kafka_sink.base.model import (
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.producer import KafkaProducer
+from spark_kafka_sink.protocol.messages.topics import MetadataRequest
 from tests import twin
 from tests.simulation.cluster import SimCluster
 from tests.simulation.network import SimNetwork
@@ -176,6 +177,18 @@ class Simulation:
         """Metadata is asked for at the sender's next round, which is at once."""
         self.producer._metadata.request_update_now()
         self.network.wakeup()
+
+    def edit_metadata(self, edit):
+        """``edit`` changes each answer of brokers about their topics, before it is sent."""
+
+        def answer(broker, request, reply, go_on):
+            def edited(response):
+                edit(response)
+                reply(response)
+
+            go_on(edited)
+
+        self.cluster.intercept(MetadataRequest, answer)
 
     def append_everywhere(self, *values):
         """Append rows to each partition of ``t``."""

@@ -141,6 +141,7 @@ def test_a_choice_is_not_applied_to_what_nobody_has_seen(operated):
     operated.lose(second)
     result = operated.operations.resolve(Choice.AS_WRITTEN, agree)
     assert result.needs_choice
+    assert_has(result.message, "not written: the next run of the job writes everything again")
     record = operated.record()
     assert (record.phase, record.needs_confirmation) == (Phase.PARTIAL, True)
 
@@ -160,31 +161,12 @@ def test_the_choice_decides_what_a_replay_does(operated, how, choice, before, af
     with pytest.raises(RefusedError) as refused:
         operated.operations.resolve(None, never)
     choices = "--as-written", "--as-not-written", "become duplicates", "stay missing"
-    assert_has(str(refused.value), "1 records", *choices)
+    assert_has(str(refused.value), "1 records", *choices, "a replay of it writes everything again")
     assert not operated.operations.resolve(choice, agree).needs_choice
     operated.batch(7, [A, B], driver(2))
     assert operated.visible() == after
     operated.batch(8, [b"c"], driver(2))
     assert operated.visible() == [*after, b"c"]
-
-
-@pytest.mark.parametrize("job", [None, "job-1"])
-def test_the_choices_name_what_would_write_again(operated, job):
-    """No write is known by a name here, so none is to be run again."""
-    _, second = decided(operated, job)
-    operated.lose(second)
-    message = operated.operations.resolve(None, agree).message
-    again = "a replay of it" if job is None else "the next run of the job"
-    assert_has(message, f"not written: {again} writes everything again")
-    assert "None" not in message
-
-
-def test_what_counts_as_written_is_not_compared_with_its_replay(operated):
-    """The replay differs: that may be why somebody had to choose."""
-    in_part(operated)
-    operated.operations.resolve(Choice.AS_WRITTEN, agree)
-    operated.batch(7, [A, B, b"other"], driver(2))
-    assert operated.visible() == [A]
 
 
 def test_a_lost_batch_needs_no_choice(operated):
@@ -522,13 +504,6 @@ def test_a_decision_whose_transaction_was_aborted_does_not_count(operated):
     [found] = inspection(operated).overview(None)
     assert (found.decision.unit, found.decision.phase) == (unit(6), Phase.DONE)
     assert [t.transactional_id for t in found.transactions] == [f"p.{WORKER}.0"]
-
-
-def test_a_record_that_nobody_can_read(operated):
-    operated.write_raw(b"{}")
-    [found] = inspection(operated).overview(None)
-    assert (found.prefix, found.decision) == ("p", None)
-    assert "not a decision" in found.problem
 
 
 def test_parts_of_a_unit_and_their_present_state(operated):
