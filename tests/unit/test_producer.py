@@ -103,19 +103,16 @@ def test_the_next_task_gets_the_same_producer_and_two_tasks_at_once_get_two(pool
     assert pool.acquire(config(), []) is not first
 
 
-def test_a_producer_that_failed_is_not_kept(pool):
-    producer = pool.acquire(config(), [])
+@pytest.mark.parametrize("is_idle", [False, True])
+def test_a_producer_that_failed_is_not_kept(pool, is_idle):
+    producer = kept(pool) if is_idle else pool.acquire(config(), [])
     producer.is_healthy = False
-    pool.release(config(), producer)
+    if is_idle:
+        assert pool.acquire(config(), []) is not producer
+    else:
+        pool.release(config(), producer)
     assert producer.is_closed
     assert pool.idle_count == 0
-
-
-def test_a_producer_that_failed_while_idle_is_replaced(pool):
-    producer = kept(pool)
-    producer.is_healthy = False
-    assert pool.acquire(config(), []) is not producer
-    assert producer.is_closed
 
 
 def test_idle_producers_are_closed_after_connections_max_idle_ms(pool, clock):

@@ -300,13 +300,3 @@ def test_another_replay_is_an_error_that_says_what_is_visible(replay):
         fencing.replacements_of_lost(partial([task(0)], [task(1)]), replay, "p")
     assert "micro-batch 4 of query q" in str(e.value)
     assert "differ" in str(e.value)
-
-
-@pytest.mark.parametrize("phase", [model.Phase.UNKNOWN, model.Phase.PARTIAL, model.Phase.VOID])
-def test_explanations_name_the_unit_and_what_to_do(phase):
-    decision = model.Decision(
-        DRIVER, phase, model.Unit(None, None, "j1"), 0, 20, (task(0),), (task(1),)
-    )
-    text = fencing.explain(decision, "orders")
-    assert "job j1" in text
-    assert phase is model.Phase.VOID or "pykafka-sink transactions resolve --prefix orders" in text
