@@ -25,7 +25,7 @@ from tests.simulation.harness import (
     partition_of,
     simulate,
 )
-from tests.simulation.network import NO_ADDRESS, SimNetwork
+from tests.simulation.network import SimNetwork
 from tests.simulation.operating import Prefix
 from tests.simulation.sasl import PLAIN, SCRAM, USERS, Sasl, options_of
 
@@ -299,19 +299,6 @@ def test_brokers_behind_names_with_silent_addresses():
         names.addresses[broker.host] = [*dead, broker.host]
     with simulation.within(2_000):
         simulation.write_everywhere(b"a")
-
-
-def test_a_name_without_address_is_asked_for_again():
-    simulation = connected()
-    names = simulation.network.names
-    names.unknown.add("broker-2")
-    simulation.scheduler.after(20_000, names.heal)
-    simulation.append_to(1, [b"b"])
-    simulation.run_for(10_000)
-    leader = simulation.producer._metadata.snapshot.nodes[2]
-    assert simulation.producer.client.last_failure(leader) == f"host name: {NO_ADDRESS}"
-    simulation.flush()
-    assert simulation.values()[1] == [b"b"]
 
 
 def test_no_bootstrap_name_is_told_within_max_block_ms():

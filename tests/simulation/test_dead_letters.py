@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 
 from spark_kafka_sink import RefusedRowsError
-from spark_kafka_sink.base.errors import DeliveryError, KafkaSinkError, RecordError, TopicError
+from spark_kafka_sink.base.errors import DeliveryError, RecordError, TopicError
 from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.sink_keys import TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
@@ -62,10 +62,6 @@ def picky(keys, values, partitions_count):
     if refused:
         raise RefusedRowsError(refused)
     return pa.array([partitions_count if t[1:2] == b"P" else None for t in texts], pa.int32())
-
-
-def broken(keys, values, partitions_count):
-    raise LookupError("the user's own mistake")
 
 
 HERE = __name__
@@ -312,12 +308,6 @@ def test_a_topic_that_does_not_exist_fails_the_task():
     with pytest.raises(TopicError, match="missing"):
         given.write(arrow_batch(rows))
     assert given.records("dead") == []
-
-
-def test_a_partitioner_that_fails_fails_the_task():
-    given = Task(kafka_partitioner=f"{HERE}:broken")
-    with pytest.raises(KafkaSinkError, match="the user's own mistake"):
-        given.write(arrow_batch([row(0, set()), row(1, {faults.NULL_TOPIC})]))
 
 
 OF_DECISIONS = {

@@ -153,23 +153,6 @@ def test_a_foreign_record_in_place_of_the_mark(lives, value, has_mark):
     assert lives.visible() == [b"0-0", b"0-1"]
 
 
-def test_a_first_planning_that_was_cut_off_is_no_lost_log(lives):
-    lives.killed("plan.fenced", 0, driver(1))
-    lives.batch(0, driver(2))
-    assert lives.visible() == [b"0-0", b"0-1"]
-
-
-@pytest.mark.parametrize("late", range(1, 4))
-def test_brokers_that_do_not_know_the_new_log_yet(lives, late):
-    """The topic was just created, and one of the answers comes from a broker that lags behind."""
-    answers = iter(["NONE"] * (late - 1) + ["UNKNOWN_TOPIC_OR_PARTITION"])
-    lives.world.cluster.on_describe = lambda topic: (
-        next(answers, "NONE") if topic == LOG_TOPIC else "NONE"
-    )
-    lives.batch(0, driver(1))
-    assert lives.visible() == [b"0-0", b"0-1"]
-
-
 @pytest.mark.parametrize("has_open", [True, False])
 def test_a_prefix_of_a_lost_log_is_released(lives, has_open):
     """No record is left to remove, and yet the next start must not be refused."""
@@ -375,11 +358,8 @@ def test_ids_that_brokers_forget_soon_are_warned_of(made, caplog, expiration_ms,
     assert ["PKS-TXN-043" in message for message in caplog.messages] == [True] * is_short
 
 
-@pytest.mark.parametrize(
-    ("error", "is_about_replicas"),
-    [("INVALID_REPLICATION_FACTOR", True), ("POLICY_VIOLATION", False)],
-)
-def test_a_log_that_cannot_be_created(made, error, is_about_replicas):
+@pytest.mark.parametrize("error", ["INVALID_REPLICATION_FACTOR", "POLICY_VIOLATION"])
+def test_a_log_that_cannot_be_created(made, error):
     def answer(broker, request, reply, go_on):
         code = error_named(error).code
         results = [CreatableTopicResult(t.name, ZERO_UUID, code, "no") for t in request.topics]
@@ -389,7 +369,7 @@ def test_a_log_that_cannot_be_created(made, error, is_about_replicas):
     with pytest.raises(TopicError, match=error) as caught:
         prepare(made)
     hint = "Set transaction.log.replication.factor to the number of brokers at most"
-    assert (hint in str(caught.value)) is is_about_replicas
+    assert (hint in str(caught.value)) is (error == "INVALID_REPLICATION_FACTOR")
 
 
 def answer_configs_with(made, response):
@@ -413,7 +393,11 @@ def test_the_log_is_created_so_that_no_decision_is_given_up(made, caplog):
     assert configs[UNCLEAN] == "false"
     assert (configs["cleanup.policy"], configs["min.insync.replicas"]) == ("compact", "2")
     prepare(made)
+    warn_of_low_min_isr(made.client.admin, "absent", made.deadline_ms)
     assert caplog.text == ""
+    configs[UNCLEAN] = "true"
+    prepare(made)
+    assert f"topic 'new-log', has {UNCLEAN}=true" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -480,28 +464,13 @@ def test_a_log_whose_leader_alone_may_acknowledge_is_refused_unless_it_is_for_on
     prepare_log_topic(made.client.admin, of_one, made.deadline_ms)
 
 
-def test_a_log_that_may_have_an_unclean_leader_is_warned_of(made, caplog):
-    prepare(made)
-    made.world.cluster.topics["new-log"].configs[UNCLEAN] = "true"
-    prepare(made)
-    assert f"topic 'new-log', has {UNCLEAN}=true" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("replicas", "min_insync", "is_warned_of"), [(3, 1, True), (3, 2, False), (1, 1, False)]
-)
-def test_an_output_topic_that_one_broker_may_lose_is_warned_of(
-    made, caplog, replicas, min_insync, is_warned_of
-):
+@pytest.mark.parametrize(("replicas", "min_insync"), [(3, 1), (3, 2), (1, 1)])
+def test_an_output_topic_that_one_broker_may_lose_is_warned_of(made, caplog, replicas, min_insync):
     made.world.cluster.create_topic("weak", 2, replicas, min_insync)
     warn_of_low_min_isr(made.client.admin, "weak", made.deadline_ms)
+    is_warned_of = (replicas, min_insync) == (3, 1)
     assert ("topic 'weak' has 3 replicas and min.insync.replicas=1" in caplog.text) is is_warned_of
     assert (caplog.text != "") is is_warned_of
-
-
-def test_an_output_topic_that_is_not_there_yet(made, caplog):
-    warn_of_low_min_isr(made.client.admin, "absent", made.deadline_ms)
-    assert caplog.text == ""
 
 
 # --- a record of another version, or of something else ------------------------------------------

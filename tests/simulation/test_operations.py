@@ -228,18 +228,12 @@ def test_a_decision_that_comes_while_the_operator_thinks_is_left_alone(operated,
     def agree_late(what):
         operated.die_in_commit("commit.decided", plan, unit(7), transactions)
 
-    with pytest.raises(RefusedError, match="resolve"):
-        OPERATIONS[operation](operated, agree_late)
-    assert len(operated.open_ids()) == 2
+    for confirm in (agree_late, never):
+        with pytest.raises(RefusedError, match="resolve"):
+            OPERATIONS[operation](operated, confirm)
+        assert len(operated.open_ids()) == 2
     operated.operations.resolve(None, agree)
     assert operated.visible() == [A, B]
-
-
-def test_a_decided_unit_is_not_aborted(operated):
-    decided(operated)
-    with pytest.raises(RefusedError, match="resolve --prefix p finishes it"):
-        operated.operations.abort(None, never)
-    assert len(operated.open_ids()) == 2
 
 
 @pytest.mark.parametrize(
@@ -322,29 +316,25 @@ def test_brokers_that_allow_less_than_a_minute(operated):
     assert operated.visible() == [A, B]
 
 
-def test_a_job_without_rows_is_no_replay_of_another_one_with_rows(operated):
-    operated.batch(0, [A], driver(1, None), job="j-1")
-    operated.protocol.commit_without_tasks(unit(None, "j-2"), driver(2, None))
-    operated.check_settled(A)
-
-
 # --- a checkpoint that is spelt differently -----------------------------------------------------
 
 OLD, NEW = "s3://lake/ck", "s3a://lake/ck"
 
 
 def test_a_replay_after_the_checkpoint_was_rebound_is_dropped(operated):
-    operated.batch(7, [A, B], driver(1, OLD))
+    operated.batch(7, [A], driver(1, OLD))
+    operated.batch(8, [B], driver(1, OLD), "commit.decided")
     another = r"another location.* rebind --prefix p --checkpoint"
     with pytest.raises(PrefixInUseError, match=another):
-        operated.batch(7, [A, B], driver(2, NEW))
+        operated.batch(8, [B], driver(2, NEW))
     result = operated.operations.rebind(f"{NEW}/", agree)
     assert result.message == f"'p' belongs to checkpoint {NEW}"
-    operated.batch(7, [A, B], driver(2, NEW))
-    operated.batch(8, [b"c"], driver(2, NEW))
-    assert operated.visible() == [A, B, b"c"]
+    assert operated.visible() == [A]
+    operated.batch(8, [B], driver(2, NEW))
+    operated.batch(9, [b"c"], driver(2, NEW))
+    operated.check_settled(A, B, b"c")
     with pytest.raises(PrefixInUseError):
-        operated.batch(9, [A], driver(3, OLD))
+        operated.batch(10, [A], driver(3, OLD))
 
 
 def test_a_query_goes_on_with_foreach_batch(operated):
@@ -371,14 +361,6 @@ def test_the_value_that_a_refusal_names_is_not_refused_again(operated, has_commi
     assert words[-1] == other.checkpoint
     operated.operations.rebind(words[-1], agree)
     operated.protocol.plan(other, None)
-
-
-def test_what_is_decided_is_finished_after_it(operated):
-    decided(operated)
-    operated.operations.rebind(NEW, agree)
-    assert operated.visible() == []
-    operated.batch(7, [A, B], driver(2, NEW))
-    operated.check_settled(A, B)
 
 
 def test_a_query_that_has_a_jobs_prefix_now_is_rebound_before_it_has_decided(operated):
@@ -495,15 +477,6 @@ def test_all_prefixes_and_what_belongs_to_none(operated):
     assert found["deciding"].transactions[1].partitions == (TopicPartition(LOG_TOPIC, 0),)
     assert found["orphan"].decision is None
     assert [t.transactional_id for t in found["orphan"].transactions] == [orphan.transactional_id]
-
-
-def test_a_decision_whose_transaction_was_aborted_does_not_count(operated):
-    operated.batch(6, [A], driver(1))
-    operated.batch(7, [A], driver(1), "commit.deciding")
-    operated.world.init("p.driver")
-    [found] = inspection(operated).overview(None)
-    assert (found.decision.unit, found.decision.phase) == (unit(6), Phase.DONE)
-    assert [t.transactional_id for t in found.transactions] == [f"p.{WORKER}.0"]
 
 
 def test_parts_of_a_unit_and_their_present_state(operated):

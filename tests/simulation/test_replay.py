@@ -146,13 +146,6 @@ def jobs(lives):
     return Jobs(lives)
 
 
-def test_a_write_that_is_run_again_is_dropped(jobs):
-    assert jobs.run(Write("etl", 1), [b"1a", b"1b"])
-    for _ in range(2):
-        assert not jobs.run(Write("etl", 1), [b"1a", b"1b"])
-    jobs.lives.check_settled(b"1a", b"1b")
-
-
 def test_versions_come_in_any_order_and_names_are_apart(jobs):
     """A scheduler that catches up runs day 4 after day 5: no day must vanish."""
     assert jobs.run(Write("etl", 5), [b"etl5"])
@@ -215,13 +208,6 @@ def test_a_part_that_the_brokers_aborted_is_filled_in_by_the_same_write(jobs):
     assert jobs.run(Write("etl", 1), [b"1a", b"1b"])
     assert not jobs.run(Write("etl", 1), [b"1a", b"1b"])
     assert jobs.lives.visible() == [b"1a", b"1b"]
-
-
-def test_a_part_that_the_brokers_aborted_is_not_filled_in_by_other_rows(jobs):
-    lose_a_part(jobs)
-    with pytest.raises(OutcomeError, match="not the same: Spark partitions 1 differ"):
-        jobs.run(Write("etl", 1), [b"1a", b"other"])
-    assert len(jobs.lives.visible()) == 1
 
 
 @pytest.mark.parametrize("choice", list(Choice))
@@ -311,12 +297,6 @@ def test_a_replay_that_is_dropped_uses_the_token_up_and_is_swept(lives):
     assert lives.open_ids() == []
     lives.batch(1, driver(1))
     assert lives.visible() == [b"0-0", b"0-1", b"1-0", b"1-1"]
-
-
-def test_abort_makes_the_token_useless(lives):
-    plan = lives.protocol.plan(driver(1), None)
-    lives.protocol.abort(driver(1))
-    assert not is_unused(lives, plan)
 
 
 @pytest.mark.parametrize("is_begun", [False, True])

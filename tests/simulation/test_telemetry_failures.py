@@ -292,20 +292,6 @@ def test_at_the_end_of_a_jobs_task_it_takes_leave_at_once(is_subscribed):
     assert watched.plugin.refused == []
 
 
-def test_a_push_that_is_late_at_the_end_of_a_task_is_the_last_one():
-    """The only broker hangs, so that there is no place for the push when it is due."""
-    watched = TelemetrySources(
-        brokers=1, max_in_flight_requests_per_connection="1", request_timeout_ms="60000"
-    )
-    watched.write().run_for(1_000)
-    broker = watched.pause()
-    watched.append(3).run_for(2 * INTERVAL_MS)
-    assert watched.state is State.PUSH_NEEDED
-    watched.producer.push_final_telemetry()
-    watched.resume(broker).run_for(1_000)
-    assert watched.are_last == [True]
-
-
 # --- mistakes, and brokers that do not answer ---------------------------------------------------
 
 
@@ -377,12 +363,6 @@ def test_without_rows_an_answer_may_take_longer():
     watched.begin_push()
     watched.run_for(RESPONSE_MS + 1_000)
     assert watched.state is State.PUSH_IN_PROGRESS
-
-
-def test_a_mistake_in_the_last_push_takes_no_time(monkeypatch):
-    watched = TelemetrySources().write().run_for(100)
-    monkeypatch.setattr(TelemetryCollector, "collect", lambda *_: 1 / 0)
-    assert watched.finish() == 0
 
 
 def test_what_was_not_answered_is_not_asked_again_by_each_task():

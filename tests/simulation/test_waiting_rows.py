@@ -140,17 +140,6 @@ def test_an_outage_has_a_name_after_5_s_and_each_minute_and_an_end(log, begin, w
     assert simulation.values()[0] == [b"before", b"during"]
 
 
-def test_a_first_connection_that_nothing_answers(log):
-    simulation = connected(b"before", socket_connection_setup_timeout_ms="60000", **PATIENT)
-    nodes = simulation.producer.nodes
-    new = next(n for n in (2, 3) if n not in nodes or not nodes[n].connections_created)
-    simulation.network.names.silent.add(simulation.cluster.brokers[new].host)
-    simulation.hand_over(new - 1, b"during")
-    simulation.run_for(AT_THE_LATEST_MS)
-    (line,) = warnings(log)
-    assert f": no answer from broker {new}. They" in line
-
-
 def test_rows_that_fail_have_an_error_and_no_end(log):
     simulation = connected(b"before", delivery_timeout_ms="12000", request_timeout_ms="2000")
     refuse("NOT_ENOUGH_REPLICAS")(simulation)
@@ -197,20 +186,6 @@ def test_partitions_and_topics_with_the_same_cause_share_a_line(log):
     simulation.flush()
     simulation.run_for(1_000)
     assert len(ends(log)) == 1
-
-
-def test_unlike_causes_have_a_line_each(log):
-    simulation = simulate(partitions=3, **PATIENT)
-    simulation.write_everywhere(b"x")
-    silence(simulation)
-    refuse("NOT_ENOUGH_REPLICAS")(simulation)
-    simulation.append_everywhere(b"y")
-    simulation.producer._appender.finish_open()
-    simulation.run_for(30_000)
-    of_silent, of_refusing = sorted(warnings(log), reverse=True)
-    assert "1 partition of topic t have waited for" in of_silent + of_refusing
-    assert {"no answer from broker 1" in line for line in warnings(log)} == {True, False}
-    assert sum("2 partitions" in line for line in warnings(log)) == 1
 
 
 def test_causes_that_take_turns_are_not_logged_at_each_turn(log):
