@@ -22,7 +22,6 @@ from tests.simulation.operating import (
     Lives,
     Operated,
     agree,
-    dies_at,
     driver,
     never,
     unit,
@@ -433,28 +432,6 @@ def test_a_part_of_the_former_query_is_not_forgotten(refreshed):
     refreshed.protocol.commit(plan, unit(0), written)
     micro_batch(refreshed, 0, driver(5, NEXT), "q-2")
     assert refreshed.visible() == [b"a", b"b", b"q-2-0"]
-
-
-def test_a_second_new_query_may_come_before_the_first_has_decided(refreshed):
-    micro_batch(refreshed, 0, driver(1, FIRST))
-    refreshed.protocol.plan(driver(2, NEXT), None)
-    micro_batch(refreshed, 0, driver(3, THIRD), "q-3")
-    for former in (FIRST, NEXT):
-        assert "newest checkpoint" in refused(refreshed, driver(4, former))
-
-
-@pytest.mark.parametrize("point", ["plan.fenced", "plan.claimed", "commit.checked"])
-def test_a_crash_before_the_decision_leaves_both_ways_open(refreshed, point):
-    micro_batch(refreshed, 0, driver(1, FIRST))
-
-    def crash(by):
-        dies_at(point, lambda: micro_batch(refreshed, 0, driver(by, NEXT), "q-2"))
-
-    crash(2)
-    micro_batch(refreshed, 1, driver(3, FIRST))
-    crash(4)
-    micro_batch(refreshed, 0, driver(5, NEXT), "q-2")
-    refreshed.check_settled(b"q-1-0", b"q-1-1", b"q-2-0")
 
 
 def test_a_lost_decision_of_a_new_query_is_its_own(refreshed):

@@ -6,13 +6,10 @@ Versions of Produce and EndTxn that come in pairs are a client's two ways of wri
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch
+from spark_kafka_sink.base.model import NO_PRODUCER
 from tests.simulation.cluster import HIGH_WATERMARK_LAG_MS
-from tests.simulation.transactions import KAFKA_2_1
 from tests.simulation.wire import (
     ID,
     T0,
@@ -70,18 +67,6 @@ def test_a_commit_works_when_the_transaction_version_has_changed(version, before
     assert made.committed("t") == [b"a"]
 
 
-def test_a_repetition_while_markers_are_written_is_to_be_tried_again(made, version):
-    made.transactions.marker_delay_ms = (500, 500)
-    producer = opened(made, version)
-    assert made.end(ID, producer, version)[0] == "NONE"
-    assert made.state(ID)[0] == "PrepareCommit"
-    assert made.end(ID, producer, version)[0] == "CONCURRENT_TRANSACTIONS"
-    assert made.end(ID, producer, version, is_commit=False)[0] == "INVALID_TXN_STATE"
-    assert made.init_once(ID)[0] == "CONCURRENT_TRANSACTIONS"
-    made.run_for(1000)
-    assert made.end(ID, producer, version)[0] == "NONE"
-
-
 @pytest.mark.parametrize("second", [True, False], ids=["commit", "abort"])
 @pytest.mark.parametrize("first", [True, False], ids=["committed", "aborted"])
 def test_what_has_ended_ends_in_no_other_way(made, version, first, second):
@@ -114,15 +99,6 @@ def test_what_is_not_open_or_not_known_cannot_be_ended(made, version):
         assert made.end(name, wrong, version)[0] == "INVALID_PRODUCER_ID_MAPPING"
     made.transactions.expire(ID)
     assert made.end(ID, producer, version)[0] == "INVALID_PRODUCER_ID_MAPPING"
-
-
-def test_old_versions_do_not_know_the_name_of_fencing():
-    made = world(0, api_versions=KAFKA_2_1)
-    producer = opened(made, V4)
-    made.init(ID)
-    assert made.end(ID, producer, 1)[0] == "INVALID_PRODUCER_EPOCH"
-    assert made.add_partitions(ID, producer, T0, 1) == "INVALID_PRODUCER_EPOCH"
-    assert made.produce(ID, producer, T0, [b"z"], 7, 1) == "INVALID_PRODUCER_EPOCH"
 
 
 # --- the trap of transaction.version 0 ----------------------------------------------------------
@@ -180,14 +156,6 @@ def test_an_open_transaction_hides_what_comes_after_it(made):
     assert made.committed("t") == [b"plain"]
 
 
-@pytest.mark.parametrize(
-    ("timeout_ms", "is_valid"), [(900_000, True), (900_001, False), (0, False)]
-)
-def test_limits_of_the_timeout(made, timeout_ms, is_valid):
-    error = "NONE" if is_valid else "INVALID_TRANSACTION_TIMEOUT"
-    assert made.init_once(ID, timeout_ms)[0] == error
-
-
 # --- fencing ------------------------------------------------------------------------------------
 
 
@@ -236,36 +204,6 @@ def test_an_expected_epoch_counts_where_nothing_is_open(made):
     assert made.init_once(ID, expected=first, version=3)[0] == "INVALID_PRODUCER_EPOCH"
 
 
-LAST_EPOCH = 32_766
-"""The last one that a client gets: one more is kept for fencing."""
-
-
-def age(made):
-    """The next epoch of the id is the last one. Returns its first producer."""
-    first = made.init(ID)
-    index = made.transactions.log.partition_for(ID)
-    loaded = made.transactions.coordinators[made.coordinator(ID).node_id]._loaded[index]
-    entry = loaded.entries[ID]
-    entry.metadata = replace(entry.metadata, producer_epoch=LAST_EPOCH - 1)
-    return first
-
-
-def test_when_epochs_run_out_there_is_a_new_producer_id(made, version):
-    first = age(made)
-    last = made.init(ID)
-    assert last == ProducerIdAndEpoch(first.producer_id, LAST_EPOCH)
-    assert write(made, last, [b"a"], version) == "NONE"
-    following = ended(made, last, version)
-    if version == V5:
-        assert made.end(ID, last, V5) == ("NONE", following)  # a repetition over the change
-        assert write(made, following, [b"b"]) == "NONE"
-    else:
-        following = made.init(ID)
-    assert following.producer_epoch == 0
-    assert following.producer_id != first.producer_id
-    assert made.committed("t") == [b"a"]
-
-
 # --- what may be produced -----------------------------------------------------------------------
 
 
@@ -276,33 +214,6 @@ def test_when_epochs_run_out_there_is_a_new_producer_id(made, version):
 def test_a_partition_that_was_not_added(made, version, error):
     assert made.produce(ID, made.init(ID), T0, [b"a"], version) == error
     assert bool(made.transactions.open_in_logs()) == (error == "NONE")
-
-
-@pytest.mark.parametrize(
-    ("version", "error"), [(11, "NOT_ENOUGH_REPLICAS"), (12, "CONCURRENT_TRANSACTIONS")]
-)
-def test_a_produce_straight_after_an_end_is_to_be_tried_again(made, version, error):
-    made.transactions.marker_delay_ms = (300, 300)
-    producer = opened(made)
-    _, following = made.end(ID, producer, V5)
-    assert made.produce(ID, following, T0, [b"b"], version) == error
-    made.run_for(1000)
-    if version == 11:
-        assert made.add_partitions(ID, following, T0) == "NONE"
-    assert made.produce(ID, following, T0, [b"b"], version) == "NONE"
-
-
-def test_a_batch_that_comes_after_its_marker_is_refused(made):
-    """The coordinator was asked before the transaction ended, the append is after it."""
-    producer = opened(made, V4)
-    assert made.add_partitions(ID, producer, T1) == "NONE"
-    coordinator = made.transactions.coordinators[made.coordinator(ID).node_id]
-    made.transactions.hop_delay_ms = (2000, 2000)
-    made.transactions.partition_patience_ms = 9000
-    abort = ID, producer, False, False, lambda *_: None
-    made.scheduler.after(3000, lambda: coordinator.end_transaction(*abort))
-    assert made.produce(ID, producer, T1, [b"late"], 11) == "INVALID_TXN_STATE"
-    assert made.transactions.open_in_logs() == {}
 
 
 def test_sequences_go_on_through_transactions_of_one_epoch_and_begin_anew_with_the_next(made):
@@ -338,17 +249,6 @@ def test_list_transactions_by_pattern_and_state(made):
     made.run_for(5000)
     assert made.list(version=1, duration_ms=4000, states=("Ongoing",)) != []
     assert made.list(version=1, duration_ms=60_000, states=("Ongoing",)) == []
-
-
-def test_describe_transactions(made):
-    producer = opened(made, timeout_ms=5000)
-    described = made.describe(ID)
-    assert described.transaction_state == "Ongoing"
-    assert (described.producer_id, described.producer_epoch) == producer
-    assert described.transaction_timeout_ms == 5000
-    assert 0 <= made.transactions.timestamp_ms() - described.transaction_start_time_ms < 100
-    assert [(t.topic, t.partitions) for t in described.topics] == [("t", [0])]
-    assert name_of(made.describe("unknown").error_code) == "TRANSACTIONAL_ID_NOT_FOUND"
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -423,25 +323,17 @@ def test_requests_at_the_wrong_broker_and_while_loading(made):
     assert made.init_once(ID)[0] == "NONE"
 
 
-def test_while_nobody_is_elected_there_is_no_coordinator(made):
-    producer = opened(made)
-    dead, alive = made.coordinator(ID), elsewhere(made)
-    made.cluster.crash(dead.node_id, election_delay_ms=3000)
-    assert made.find_coordinator(alive, ID)[0] == "COORDINATOR_NOT_AVAILABLE"
-    made.run_for(3200)
-    error, node_id = made.find_coordinator(alive, ID)
-    assert error == "NONE"
-    assert node_id != dead.node_id
-    ended(made, producer, V5)
-    assert made.committed("t") == [b"a"]
-
-
 def test_a_coordinator_that_dies_after_the_decision_leaves_the_markers_to_the_next(made, version):
+    """Until they are written, a repetition is to be tried again."""
     made.cluster.partition(T0).elect(elsewhere(made).node_id)
     made.cluster.publish()
     made.transactions.marker_delay_ms = (500, 500)
     producer = opened(made, version)
     assert made.end(ID, producer, version)[0] == "NONE"
+    assert made.state(ID)[0] == "PrepareCommit"
+    assert made.end(ID, producer, version)[0] == "CONCURRENT_TRANSACTIONS"
+    assert made.end(ID, producer, version, is_commit=False)[0] == "INVALID_TXN_STATE"
+    assert made.init_once(ID)[0] == "CONCURRENT_TRANSACTIONS"
     made.cluster.crash(made.coordinator(ID).node_id, election_delay_ms=100)
     made.run_for(200)
     assert made.committed("t") == []

@@ -365,6 +365,12 @@ def test_without_rows_an_answer_may_take_longer():
     assert watched.state is State.PUSH_IN_PROGRESS
 
 
+def test_a_mistake_in_the_last_push_takes_no_time(monkeypatch):
+    watched = TelemetrySources().write().run_for(100)
+    monkeypatch.setattr(TelemetryCollector, "collect", lambda *_: 1 / 0)
+    assert watched.finish() == 0
+
+
 def test_what_was_not_answered_is_not_asked_again_by_each_task():
     watched = TelemetrySources(brokers=1).offering(hangs=True)
     for _ in range(10):

@@ -307,13 +307,6 @@ def test_a_limit_that_is_not_reached_costs_no_waits():
     assert simulation.producer.metrics.limit_wait_ms == 0
 
 
-def test_a_wait_for_the_limit_is_no_quota_of_the_brokers():
-    simulation = limited(4_000)
-    write(simulation, 40)
-    simulation.producer.begin_task(["t"])
-    assert simulation.producer.metrics.throttle_left_ms == 0
-
-
 def test_a_broker_that_hangs_is_still_found_out():
     """The limit holds something nearly all the time, and yet what is in flight is late."""
     simulation = limited(20_000)

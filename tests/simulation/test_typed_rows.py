@@ -278,13 +278,6 @@ def test_rows_that_an_interceptor_refuses_are_told_by_their_numbers_as_it_got_th
     assert len(given.records("t")) == 18
 
 
-def test_a_row_that_is_too_large_is_told_among_those_that_are_appended():
-    texts = ["x" * 100, "x" * 2_000_000]
-    batch = columns(12).set_column(1, "name", pa.array(texts[:1] * 11 + texts[1:]))
-    with pytest.raises(RecordError, match=r"\(row 1 of 2 that are appended together\)"):
-        Task(interceptors=f"{HERE}:LeavesOutTen").write(batch)
-
-
 # --- rows of which no value can be made ---------------------------------------------------------
 
 NEEDS_N = '{"type":"record","name":"R","fields":[{"name":"n","type":"long"}]}'
@@ -342,13 +335,6 @@ def test_whatever_is_in_the_row(column, told):
     assert [r.value for r in given.records("t")] == [b"\x0a"]
     with pytest.raises(RecordError, match="row 0 of an Arrow batch: .* field 'n' is null"):
         Task(N_OF_AVRO, TO_T).write(batch)
-
-
-def test_columns_of_one_name_are_all_told():
-    numbers = pa.array([None, 5], pa.int64())
-    given = Task(N_OF_AVRO, TO_T, **DEAD)
-    given.write(pa.record_batch([numbers, pa.array([1, 2]), pa.array(["a", "b"])], ["n", "x", "x"]))
-    assert [r.value for r in given.records("dead")] == [b'{"n":null,"x":1,"x":"a"}']
 
 
 def test_a_row_that_is_cut_may_have_a_time_of_any_year():
