@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 
 from spark_kafka_sink import RefusedRowsError
-from spark_kafka_sink.base.errors import DeliveryError, RecordError, TopicError
+from spark_kafka_sink.base.errors import DeliveryError, KafkaSinkError, RecordError, TopicError
 from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.sink_keys import TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
@@ -62,6 +62,10 @@ def picky(keys, values, partitions_count):
     if refused:
         raise RefusedRowsError(refused)
     return pa.array([partitions_count if t[1:2] == b"P" else None for t in texts], pa.int32())
+
+
+def broken(keys, values, partitions_count):
+    raise LookupError("the user's own mistake")
 
 
 HERE = __name__
@@ -310,6 +314,12 @@ def test_a_topic_that_does_not_exist_fails_the_task():
     assert given.records("dead") == []
 
 
+def test_a_partitioner_that_fails_fails_the_task():
+    given = Task(kafka_partitioner=f"{HERE}:broken")
+    with pytest.raises(KafkaSinkError, match="the user's own mistake"):
+        given.write(arrow_batch([row(0, set()), row(1, {faults.NULL_TOPIC})]))
+
+
 OF_DECISIONS = {
     "delivery_guarantee": "exactly-once",
     "transactional_id_prefix": "q",
@@ -360,6 +370,15 @@ def test_the_documented_interceptor(monkeypatch):
     given.write(arrow_batch([row(n, {faults.NULL_KEY} if n % 3 else set()) for n in range(9)]))
     assert sorted(number_of(r.value) for t in ("t0", "t1") for r in given.records(t)) == [0, 3, 6]
     assert given.message.dead_letters == {"interceptor": 6}
+
+
+def test_counts_of_all_tasks_are_in_the_line():
+    messages = [KafkaCommitMessage(n, 0) for n in range(3)]
+    messages[0].dead_letters = {"too-large": 2, "null-topic": 1}
+    messages[1].dead_letters = {"too-large": 1}
+    messages[2].dead_letters = {}
+    line = BatchSummary.merge(messages).line("commit", 3)
+    assert line["dead_letters"] == {"null-topic": 1, "too-large": 3}
 
 
 # --- what is told -----------------------------------------------------------------------------

@@ -91,6 +91,13 @@ def accepting(lives):
     return CommitProtocol(lives.client, config, lives.world.clock, PATIENCE_MS)
 
 
+def append_outside(prefix, *records, topic=LOG_TOPIC):
+    """As another client writes them: outside of transactions."""
+    batch = encode_batch(records, 0, NO_PRODUCER, -1, is_transactional=False)
+    log = LogPartition(prefix.client.admin, TopicPartition(topic, 0))
+    assert log.append(None, batch, 11, prefix.deadline_ms).error_code == 0
+
+
 @pytest.mark.parametrize("job", [None, "job"])
 def test_a_log_that_was_lost_under_a_decision_is_noticed_before_anything_is_swept(
     lives, job, caplog
@@ -129,10 +136,7 @@ def test_a_copy_of_the_log_is_not_the_log(lives):
     lives.world.run_for(500)
     copied = lives.world.cluster.partition(TopicPartition(LOG_TOPIC, 0)).log.records()
     lives.world.cluster.empty_topic(LOG_TOPIC)
-    log = LogPartition(lives.client.admin, TopicPartition(LOG_TOPIC, 0))
-    records = [NewRecord(r.key, r.value) for r in copied if r.key]
-    batch = encode_batch(records, 0, NO_PRODUCER, -1, is_transactional=False)
-    log.append(None, batch, 12, lives.deadline_ms)
+    append_outside(lives, *(NewRecord(r.key, r.value) for r in copied if r.key))
     with pytest.raises(MissingRecordError, match="the brokers know that it was used"):
         lives.protocol.plan(driver(2), None)
 
@@ -146,9 +150,7 @@ def test_a_foreign_record_in_place_of_the_mark(lives, value, has_mark):
     """Somebody else writes to the topic, under the key of the mark: it is as if it were not there."""
     if has_mark:
         lives.killed("plan.fenced", 0, driver(1))
-    log = LogPartition(lives.client.admin, TopicPartition(LOG_TOPIC, 0))
-    batch = encode_batch([NewRecord(b"\xfep", value)], 0, NO_PRODUCER, -1, is_transactional=False)
-    log.append(None, batch, 12, lives.deadline_ms)
+    append_outside(lives, NewRecord(b"\xfep", value))
     lives.batch(0, driver(2))
     assert lives.visible() == [b"0-0", b"0-1"]
 
@@ -196,32 +198,26 @@ def test_a_query_whose_first_micro_batches_were_not_given_to_the_sink(lives):
     assert lives.visible() == [b"3-0", b"5-0"]
 
 
-def test_a_query_that_has_written_at_least_once_begins_later(lives, caplog):
-    with pytest.raises(
-        MissingRecordError, match=r"wrote at-least-once until now, or .*: start it once"
-    ):
+@pytest.mark.parametrize("has_rows", [True, False])
+def test_a_query_that_has_written_at_least_once_begins_later(lives, caplog, has_rows):
+    words = r"wrote at-least-once until now, or .*: start it once"
+    with pytest.raises(MissingRecordError, match=words):
         lives.batch(7, driver(1))
     assert lives.open_ids() != []
     lives.protocol.abort(driver(1))
     assert lives.open_ids() == []
     lives.protocol = accepting(lives)
-    lives.batch(7, driver(2))
+    if has_rows:
+        lives.batch(7, driver(2))
+    else:
+        lives.protocol.plan(driver(2), None)
+        lives.protocol.commit_without_tasks(Unit(None, 7, None), driver(2))
     lives.batch(8, driver(2))
     lives.protocol = lives.protocol_of("p")
     lives.batch(9, driver(2))
-    assert len(lives.visible()) == 6
+    assert len(lives.visible()) == (6 if has_rows else 4)
     assert caplog.text.count("TXN-046") == 1
-    assert "micro-batch 7 of query q-1 goes on without a record" in caplog.text
-
-
-def test_a_query_that_begins_later_without_a_row_says_so(lives, caplog):
-    lives.protocol = accepting(lives)
-    lives.protocol.plan(driver(1), None)
-    lives.protocol.commit_without_tasks(Unit(None, 7, None), driver(1))
-    assert caplog.text.count("TXN-046") == 1
-    lives.protocol = lives.protocol_of("p")
-    lives.batch(8, driver(1))
-    assert lives.visible() == [b"8-0", b"8-1"]
+    assert "micro-batch 7 of query q-1 goes on without a record" in caplog.text or not has_rows
 
 
 # --- its leader changes, or somebody has deleted records of it ----------------------------------
@@ -503,10 +499,8 @@ def newer(rewritten, **more):
     ],
 )
 def test_a_topic_is_a_decision_log_by_its_records(rewritten, key, value, is_log):
-    to = TopicPartition("t", 0)
-    batch = encode_batch([NewRecord(key, value)], 0, NO_PRODUCER, -1, is_transactional=False)
+    append_outside(rewritten, NewRecord(key, value), topic="t")
     admin, deadline_ms = rewritten.client.admin, rewritten.deadline_ms
-    assert LogPartition(admin, to).append(None, batch, 11, deadline_ms).error_code == 0
     assert is_decision_log(admin, "t", deadline_ms) is is_log
     assert is_decision_log(admin, LOG_TOPIC, deadline_ms)
 
@@ -568,6 +562,18 @@ def test_somebody_replaces_it_while_the_operator_thinks(rewritten):
         rewritten.operations.resolve(Choice.AS_WRITTEN, agree_late)
     with pytest.raises(UnreadableRecordError, match="not a decision"):
         rewritten.record()
+
+
+def test_without_confirmation_nothing_happens(rewritten):
+    rewritten.write_raw(newer(rewritten))
+
+    def refuse(what):
+        raise RefusedError("no")
+
+    before = rewritten.world.state("p.driver")[1]
+    with pytest.raises(RefusedError, match="^no$"):
+        rewritten.operations.resolve(Choice.AS_WRITTEN, refuse)
+    assert rewritten.world.state("p.driver")[1] == before
 
 
 def test_a_huge_record_of_another_prefix_stops_no_driver(rewritten, monkeypatch):

@@ -236,18 +236,12 @@ def test_a_decision_that_comes_while_the_operator_thinks_is_left_alone(operated,
     assert operated.visible() == [A, B]
 
 
-@pytest.mark.parametrize(
-    "name", ["p.driver", f"q.{WORKER}.0", f"p.x.{WORKER}.0", "p", f"p.{WORKER}.0x"]
-)
-def test_ids_of_others_are_not_aborted(operated, name):
-    with pytest.raises(RefusedError, match=r"p\.WORKER\.NUMBER"):
-        operated.operations.abort(name, never)
-
-
-def test_transactions_of_other_prefixes_stay(operated):
+def test_transactions_of_others_are_not_aborted(operated):
     for prefix in ("p", "p2", "p.x"):
-        protocol = operated.protocol_of(prefix)
-        operated.written(protocol.plan(driver(1), None), [A])
+        operated.written(operated.protocol_of(prefix).plan(driver(1), None), [A])
+    for name in ("p.driver", f"p2.{WORKER}.0", f"p.x.{WORKER}.0", "p", f"p.{WORKER}.0x"):
+        with pytest.raises(RefusedError, match=r"p\.WORKER\.NUMBER"):
+            operated.operations.abort(name, never)
     assert operated.operations.abort(None, agree).aborted == (f"p.{WORKER}.0",)
     assert operated.open_ids() == [f"p.x.{WORKER}.0", f"p2.{WORKER}.0"]
 
@@ -314,6 +308,12 @@ def test_brokers_that_allow_less_than_a_minute(operated):
     operated.world.transactions.max_timeout_ms = 20_000
     assert operated.operations.resolve(None, agree).decision.phase is Phase.DONE
     assert operated.visible() == [A, B]
+
+
+def test_a_job_without_rows_is_no_replay_of_another_one_with_rows(operated):
+    operated.batch(0, [A], driver(1, None), job="j-1")
+    operated.protocol.commit_without_tasks(unit(None, "j-2"), driver(2, None))
+    operated.check_settled(A)
 
 
 # --- a checkpoint that is spelt differently -----------------------------------------------------

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.base.errors import ConfigError, TransactionError, error_named
-from spark_kafka_sink.base.model import ProducerIdAndEpoch, UnusedProducerIdentity
+from spark_kafka_sink.base.errors import ConfigError, TransactionError
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.protocol.messages.transactions import (
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    TransactionState,
-)
 from spark_kafka_sink.spark.writer import completed_commands
 from spark_kafka_sink.transactions import crash_points
 from spark_kafka_sink.transactions.commit_protocol import check_replay
@@ -299,6 +293,12 @@ def test_a_replay_that_is_dropped_uses_the_token_up_and_is_swept(lives):
     assert lives.visible() == [b"0-0", b"0-1", b"1-0", b"1-1"]
 
 
+def test_abort_makes_the_token_useless(lives):
+    plan = lives.protocol.plan(driver(1), None)
+    lives.protocol.abort(driver(1))
+    assert not is_unused(lives, plan)
+
+
 @pytest.mark.parametrize("is_begun", [False, True])
 def test_abort_of_an_older_plan_leaves_a_newer_one_of_the_same_driver_alone(lives, is_begun):
     """Two threads of one program write under the same prefix."""
@@ -343,14 +343,6 @@ def test_abort_after_a_commit_that_came_too_late_sweeps(lives):
 def test_a_task_fails_that_nobody_tells_whether_it_is_in_time(error):
     """The decision needs the same coordinator: it cannot be made either."""
     simulation = Transactional()
-
-    def refuse(broker, request, reply, go_on):
-        (name,) = request.transactional_ids
-        reply(DescribeTransactionsResponse(0, [TransactionState(error_named(error).code, name)]))
-
-    simulation.cluster.intercept(DescribeTransactionsRequest, refuse)
-    simulation.producer.begin_task(["t"])
-    token = UnusedProducerIdentity("flights.driver", ProducerIdAndEpoch(1, 0))
-    simulation.producer.begin_transaction("flights.0", 60_000, token)
+    simulation.begin(token=simulation.describe_token(error))
     with pytest.raises(TransactionError, match=error):
         simulation.write(0, b"a")

@@ -292,6 +292,15 @@ def test_at_the_end_of_a_jobs_task_it_takes_leave_at_once(is_subscribed):
     assert watched.plugin.refused == []
 
 
+def test_a_task_that_ends_before_it_is_subscribed_still_pushes():
+    watched = TelemetrySources()
+    watched.simulation.append(keyed(10))
+    watched.producer.push_final_telemetry()
+    watched.producer.flush()
+    watched.run_for(1_000)
+    assert watched.are_last == [True]
+
+
 # --- mistakes, and brokers that do not answer ---------------------------------------------------
 
 

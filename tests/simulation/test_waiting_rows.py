@@ -9,7 +9,6 @@ from functools import partial
 import pytest
 
 from spark_kafka_sink.base.errors import DeliveryError, TransactionError, error_named
-from spark_kafka_sink.base.model import ProducerIdAndEpoch, UnusedProducerIdentity
 from spark_kafka_sink.protocol.messages.topics import ProduceRequest
 from spark_kafka_sink.protocol.messages.transactions import (
     AddPartitionsToTxnPartitionResult,
@@ -17,8 +16,6 @@ from spark_kafka_sink.protocol.messages.transactions import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
     DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    TransactionState,
 )
 from tests.simulation.harness import Transactional, connected, simulate
 
@@ -27,7 +24,6 @@ LOGGED_AFTER_MS = 5_000
 AT_THE_LATEST_MS = 7_000
 LOGGER = "spark_kafka_sink.producer.waits"
 CODE = "[PKS-DELIVERY-011]"
-BUSY = error_named("CONCURRENT_TRANSACTIONS").code
 
 
 @pytest.fixture
@@ -46,6 +42,14 @@ def warnings(log):
 
 def ends(log):
     return of_level(log, logging.INFO)
+
+
+def warned_of(simulation, log, *during):
+    """The only warning, after rows have waited; ``during``: a partition and its rows."""
+    simulation.hand_over(*during or (0, b"during"))
+    simulation.run_for(AT_THE_LATEST_MS)
+    (line,) = warnings(log)
+    return line
 
 
 # --- outages: each begins, lasts, and ends --------------------------------------------------------
@@ -339,9 +343,7 @@ def test_a_transaction_that_cannot_begin(log):
     simulation = Transactional(**PATIENT)
     simulation.cluster.on_init_producer_id = lambda: "COORDINATOR_NOT_AVAILABLE"
     simulation.begin()
-    simulation.hand_over(0, b"during")
-    simulation.run_for(AT_THE_LATEST_MS)
-    (line,) = warnings(log)
+    line = warned_of(simulation, log)
     assert "no producer id: " in line
     assert "COORDINATOR_NOT_AVAILABLE (15): check that the partitions of __transaction_st" in line
 
@@ -351,54 +353,35 @@ def test_a_leader_without_its_partition_in_the_transaction_is_not_named(log):
     simulation = Transactional(transaction_version=1, **PATIENT)
 
     def refuse_to_add(broker, request, reply, go_on):
-        rest = [AddPartitionsToTxnTopicResult("t", [AddPartitionsToTxnPartitionResult(0, BUSY)])]
+        code = error_named("CONCURRENT_TRANSACTIONS").code
+        rest = [AddPartitionsToTxnTopicResult("t", [AddPartitionsToTxnPartitionResult(0, code)])]
         reply(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rest))
 
     simulation.cluster.intercept(AddPartitionsToTxnRequest, refuse_to_add)
     simulation.begin()
-    simulation.hand_over(0, b"during")
-    simulation.run_for(AT_THE_LATEST_MS)
-    (line,) = warnings(log)
-    assert re.search(r": not in the transaction yet: transaction .* did not add t-0: CONC", line)
+    why = r": not in the transaction yet: transaction .* did not add t-0: CONC"
+    assert re.search(why, warned_of(simulation, log))
 
 
 def test_a_lost_leader_has_its_name_also_while_the_token_is_checked(log):
     simulation = Transactional(**PATIENT)
     simulation.task("other", 0, b"before")
-    token = UnusedProducerIdentity("flights.driver", ProducerIdAndEpoch(1, 0))
-
-    def refuse_to_describe(broker, request, reply, go_on):
-        state = TransactionState(BUSY, token.transactional_id, "", 0, 0, -1, -1, [])
-        reply(DescribeTransactionsResponse(transaction_states=[state]))
-
-    simulation.cluster.intercept(DescribeTransactionsRequest, refuse_to_describe)
-    simulation.producer.begin_task(["t"])
-    simulation.producer.begin_transaction("flights.0", 60_000, token)
+    simulation.begin(token=simulation.describe_token("CONCURRENT_TRANSACTIONS"))
     simulation.hand_over(1, b"before")
     simulation.run_for(1_000)
     elect_no_one(simulation)
-    simulation.hand_over(0, b"during")
-    simulation.run_for(AT_THE_LATEST_MS)
-    (line,) = warnings(log)
-    assert ": no leader" in line
+    assert ": no leader" in warned_of(simulation, log)
 
 
 def checked_task(**options):
     """A task at the end of its rows, of which the leader's broker also coordinates the token."""
     simulation = Transactional(**options)
-    partitions = simulation.cluster.topics["t"].partitions
-    leaders = {partition.leader_id: index for index, partition in enumerate(partitions)}
-    token = UnusedProducerIdentity("flights.driver", ProducerIdAndEpoch(1, 0))
-
-    def tell(broker, request, reply, go_on):
-        told = TransactionState(0, token.transactional_id, "Empty", 60_000, 0, *token.producer, [])
-        reply(DescribeTransactionsResponse(0, [told]))
-
-    simulation.cluster.intercept(DescribeTransactionsRequest, tell)
-    simulation.producer.begin_task(["t"])
-    simulation.producer.begin_transaction("flights.0", 60_000, token)
+    token = simulation.describe_token()
+    simulation.begin(token=token)
     coordinator = simulation.transactions.coordinator_id(token.transactional_id)
-    simulation.append_to(leaders[coordinator], [b"row"])
+    partitions = simulation.cluster.topics["t"].partitions
+    (index,) = [n for n, partition in enumerate(partitions) if partition.leader_id == coordinator]
+    simulation.append_to(index, [b"row"])
     return simulation, coordinator
 
 

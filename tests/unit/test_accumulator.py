@@ -86,7 +86,8 @@ def test_ready_partitions_by_leader(accumulator):
     ready = accumulator.ready(CLUSTER, 0)
     assert ready.by_node == {NODES[1]: [T0, T2], NODES[2]: [T1]}
     assert (ready.next_check_ms, ready.unknown_leader_topics) == (None, {"new"})
-    assert accumulator.ready(make_cluster({"t": [(1, 0), (-1, 3)]}), 0).by_node == {NODES[1]: [T0]}
+    ready = accumulator.ready(make_cluster({"t": [(1, 0), (-1, 3)]}), 0)
+    assert (ready.by_node, ready.unknown_leader_topics) == ({NODES[1]: [T0]}, {"t", "new"})
     accumulator.mute(T0)
     assert accumulator.ready(CLUSTER, 0).by_node == {NODES[1]: [T2], NODES[2]: [T1]}
     accumulator.unmute(T0)
@@ -194,6 +195,15 @@ def test_retries_go_back_in_sequence_order(accumulator, state, order):
     assert acknowledged_in_turn(accumulator, state, 4) == [*batches, new]
 
 
+def test_a_retry_without_idempotence_goes_first(accumulator):
+    first, second = fill(accumulator, T0, 2)
+    accumulator.ready(CLUSTER, 0)
+    drain(accumulator, T0)
+    failed(accumulator, first)
+    assert accumulator.ready(CLUSTER, 99).by_node == {}
+    assert drain(accumulator, T0) + drain(accumulator, T0) == [first, second]
+
+
 def test_parts_of_a_split_batch_keep_its_place_in_time(accumulator):
     """The oldest batch decides when delivery.timeout.ms is over, and parts are no younger."""
     first, split, last = fill(accumulator, T0, 3)
@@ -258,6 +268,10 @@ def test_a_waiting_task_is_notified_of_as_much_memory_as_it_waits_for_and_of_the
     for batch in batches[4:]:
         accumulator.complete(batch)
     assert notified == [3, 4, PAGES]
+    [whole] = fill(accumulator, T0, 1)
+    accumulator.replace(whole, [make_batch(T0)], 0)
+    accumulator.fail(RuntimeError("broken"))
+    assert len(notified) == 5
 
 
 # --- pages of the arena ---------------------------------------------------------------------------

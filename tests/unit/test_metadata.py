@@ -329,6 +329,13 @@ def test_an_idle_topic_is_asked_for_again_before_anything_is_written_to_it(begin
         assert metadata.snapshot.topics["t"].partitions == [(2, 0)]
 
 
+def test_a_topic_that_is_waited_for_is_not_forgotten_before_its_first_answer():
+    metadata = make_metadata(max_idle_ms=IDLE_MS)
+    metadata.update(answer(topic((1, 0))), 30_000)
+    assert metadata.topics == ["t"]
+    assert "t" in metadata.snapshot.topics
+
+
 def test_an_answer_to_what_was_asked_before_a_topic_was_forgotten_is_not_for_it():
     """The topic was recreated on the way, and a task has begun to write to it."""
     both = [topic((1, 0), (1, 0), topic_id=ONE), topic((1, 0), name="u")]

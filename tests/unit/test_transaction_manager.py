@@ -295,6 +295,14 @@ def test_a_coordinator_that_moved_is_looked_up_again(request_type, error):
     assert not world.failures
 
 
+def test_a_coordinator_that_loads_is_asked_again():
+    world = World()
+    world.script(InitProducerIdRequest, *["COORDINATOR_LOAD_IN_PROGRESS"] * 2)
+    world.run()
+    assert [a.node_id for a in world.asked(InitProducerIdRequest)] == [2, 2, 2]
+    assert len(world.asked(FindCoordinatorRequest)) == 1
+
+
 @pytest.mark.parametrize(("count", "least_ms", "most_ms"), [(2, 60, 99), (30, 20_001, 60_000)])
 def test_a_previous_transaction_that_is_being_ended_is_asked_about_less_and_less_often(
     count, least_ms, most_ms
