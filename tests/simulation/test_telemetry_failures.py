@@ -20,7 +20,7 @@ from spark_kafka_sink.producer.telemetry import (
     Telemetry,
 )
 from spark_kafka_sink.producer.telemetry_figures import TelemetryCollector
-from tests.simulation.harness import assert_has
+from tests.simulation.harness import assert_has, keyed
 from tests.simulation.test_telemetry import INTERVAL_MS, TOTAL, TelemetrySources
 
 
