@@ -101,9 +101,9 @@ def number_of(value):
 
 
 class Task:
-    """What a task does with its rows, on a simulated cluster."""
+    """What a task does with its rows, on a simulated cluster. plan: of the values, made of columns"""
 
-    def __init__(self, positions=COLUMNS, rules=RULES, **more):
+    def __init__(self, positions=COLUMNS, rules=RULES, plan=None, **more):
         given = {
             "kafka.bootstrap.servers": "b:1",
             "errors.tolerance": "all",
@@ -116,15 +116,16 @@ class Task:
         options = SinkOptions.parse(given)
         log = options.producer.decision_log
         self.simulation = simulate(decision_log=log, **kafka)
-        for topic in ("t0", "t1", "dead", "decisions"):
+        for topic in ("t", "t0", "t1", "dead", "decisions"):
             self.simulation.cluster.create_topic(topic, 2)
         config = options.dead_letters
         if config is not None:
             object.__setattr__(options, "dead_letters", config._replace(data_topic_limits=rules))
         self.message = KafkaCommitMessage(4, 0, query_id="q-1", batch_id=17)
-        interceptors = Interceptors(options.interceptors)
-        producer = self.simulation.producer
-        self.rows = task._RowWriter(interceptors, producer, positions, options, self.message)
+        hooks = Interceptors(options.interceptors)
+        of_task = hooks, self.simulation.producer, positions, options, self.message
+        is_made = plan is not None
+        self.rows = task._EncodingWriter(*of_task, plan) if is_made else task._RowWriter(*of_task)
 
     def write(self, *batches):
         written = [part for batch in batches for part in self.rows.write(batch)]

@@ -13,7 +13,6 @@ from spark_kafka_sink import RefusedRowsError
 from spark_kafka_sink.base.errors import RecordError, SchemaError
 from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.sink_keys import TopicLimits
-from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.plan import (
     FieldSpec,
     FormatSpec,
@@ -23,9 +22,8 @@ from spark_kafka_sink.formats.plan import (
 from spark_kafka_sink.record.columns import RowsDigest
 from spark_kafka_sink.record.dead_letters import CAUSE
 from spark_kafka_sink.spark import task
-from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.task import Interceptors
-from tests.simulation.harness import simulate
+from tests.simulation import test_dead_letters as dead_letters
 from tests.snippets import load_documented
 from tests.tables import each_row
 
@@ -84,35 +82,13 @@ class RefusesTwice:
         return arrow_batch
 
 
-class Task:
+class Task(dead_letters.Task):
     def __init__(self, plan=MADE, positions=POSITIONS, **more):
-        self.simulation = simulate()
-        for topic in ("t", "dead"):
-            self.simulation.cluster.create_topic(topic, 2)
-        named = {name.replace("_", "."): value for name, value in more.items()}
-        options = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "topic": "t", **named})
-        if options.dead_letters is not None:
-            config = options.dead_letters._replace(data_topic_limits=TopicLimits())
-            object.__setattr__(options, "dead_letters", config)
-        self.message = KafkaCommitMessage(0, 0)
-        hooks = Interceptors(options.interceptors)
-        of_task = hooks, self.simulation.producer, positions, options, self.message
-        self.rows = task._EncodingWriter(*of_task, plan)
-
-    def write(self, *batches):
-        written = [part for batch in batches for part in self.rows.write(batch)]
-        self.rows.finish()
-        return written
-
-    def records(self, topic):
-        return [r for rs in self.simulation.cluster.records(topic).values() for r in rs]
+        options = {"errors_tolerance": "none", **more}
+        super().__init__(positions, TopicLimits(), plan, **options)
 
 
-DEAD = {
-    "errors_tolerance": "all",
-    "errors_deadletterqueue_topic_name": "dead",
-    "errors_deadletterqueue_max_ratio": "1",
-}
+DEAD = {"errors_tolerance": "all", **dead_letters.ALL}
 
 
 def test_values_and_keys_are_made_of_columns():
