@@ -301,6 +301,20 @@ def test_a_task_that_ends_before_it_is_subscribed_still_pushes():
     assert watched.are_last == [True]
 
 
+def test_a_push_that_is_late_at_the_end_of_a_task_is_the_last_one():
+    """The only broker hangs, so that there is no place for the push when it is due."""
+    watched = TelemetrySources(
+        brokers=1, max_in_flight_requests_per_connection="1", request_timeout_ms="60000"
+    )
+    watched.write().run_for(1_000)
+    broker = watched.pause()
+    watched.append(3).run_for(2 * INTERVAL_MS)
+    assert watched.state is State.PUSH_NEEDED
+    watched.producer.push_final_telemetry()
+    watched.resume(broker).run_for(1_000)
+    assert watched.are_last == [True]
+
+
 # --- mistakes, and brokers that do not answer ---------------------------------------------------
 
 
