@@ -677,6 +677,16 @@ def test_a_record_that_the_leader_has_already_is_written(lives):
     lives.protocol.log._check_appended(duplicate, "p.driver", 100)
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_downgrade_between_plan_and_decision(version):
+    """With the requests of transaction.version 2 the driver's own transaction would be stuck."""
+    lives = Lives(2)
+    plan, written = lives.begun(driver(1), b"0")
+    lives.world.transactions.transaction_version = version
+    lives.protocol.commit(plan, unit(0), written)
+    assert lives.visible() == [b"0"]
+
+
 def test_the_log_is_read_from_its_end(lives):
     """All prefixes share a partition, and each start reads it."""
     lives.batches(30)
