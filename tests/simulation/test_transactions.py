@@ -11,9 +11,11 @@ from spark_kafka_sink.base.errors import (
     ConfigError,
     DeliveryError,
     KafkaSinkError,
+    LocalProtocolError,
     UnsupportedVersionError,
     error_named,
 )
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.protocol.messages.topics import ProduceRequest
 from spark_kafka_sink.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
@@ -316,5 +318,20 @@ def test_a_leader_too_old_for_the_feature_fails_the_task_and_says_so():
     simulation = Transactional(2, {**KAFKA_4_3, 0: (0, 11)})
     simulation.begin()
     with pytest.raises(UnsupportedVersionError, match=r"transaction\.version is 2"):
+        simulation.write(0, b"a")
+    assert simulation.count(ProduceRequest) == 0
+
+
+def test_a_batch_whose_bit_is_wrong_is_never_sent(monkeypatch):
+    close = ProducerBatch.close
+
+    def wrong(batch):
+        close(batch)
+        batch.buffers[0][22] ^= 0x10
+
+    monkeypatch.setattr(ProducerBatch, "close", wrong)
+    simulation = Transactional()
+    simulation.begin()
+    with pytest.raises(LocalProtocolError, match="defect"):
         simulation.write(0, b"a")
     assert simulation.count(ProduceRequest) == 0

@@ -3,6 +3,7 @@ long; what no broker would take; and turns of task and sender.
 """
 
 import os
+from contextlib import ExitStack
 
 import pyarrow as pa
 import pytest
@@ -205,6 +206,16 @@ def test_the_sender_takes_no_turn_while_the_task_waits_or_is_at_work():
     turns.is_task_waiting = False
     with turns.task_turn(), turns.sender_turn() as is_begun:
         assert not is_begun
+
+
+def test_the_task_waits_for_the_end_of_a_turn_of_the_sender():
+    monitor = ThreadMonitor()
+    turns, waits = Turns(monitor), []
+    with ExitStack() as turn:
+        assert turn.enter_context(turns.sender_turn())
+        monitor.wait = lambda timeout_ms: waits.append(turn.close())
+        with turns.task_turn():
+            assert len(waits) == 1
 
 
 # --- records that no broker would take ------------------------------------------------------------
