@@ -264,6 +264,7 @@ def test_versions_are_kept_as_ranges_in_any_order():
     assert decision.has(model.Write("etl", 9))
     assert decision.has(other)
     assert not decision.has(model.Write("etl", 8))
+    assert len(replace(decision, write=other._replace(version=1)).done().written) == 2
 
 
 def test_the_lowest_range_is_folded_but_not_what_was_written_just_now():
