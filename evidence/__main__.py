@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from evidence.harness import pages
 from evidence.programs import PROGRAMS, Program
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,7 +41,7 @@ def run_tests(program: Program, words: Sequence[str]) -> int:
     command = [python, "-m", "pytest", *more, "-m", program.marks, *program.tests, *words]
     status = subprocess.run(command, cwd=ROOT, check=False).returncode
     if program.document and not is_plan:
-        importlib.import_module(program.document).main()
+        pages.write(importlib.import_module(program.document).PAGES)
     return status
 
 

@@ -1,29 +1,21 @@
-"""Writes the pages and tables that are made of kept results again.
+"""Writes the tables of pages that are made of kept results again.
 
 python -m evidence pages
 """
 
 from evidence.chaos import table as chaos
 from evidence.compatibility import table as compatibility
+from evidence.harness import pages
 from evidence.harness.planning import parser_of, show
-from evidence.java_metrics import table as java_metrics
-from evidence.outage import first_lines
+from evidence.pairs import run as pairs
 from evidence.parity import results as parity
 from evidence.week import page as week
 
-WRITERS = {
-    "internals/reliability.md, internals/scale.md": chaos.main,
-    "compatibility.md, internals/compatibility.md": compatibility.main,
-    "internals/parity.md": parity.main,
-    "internals/java-metrics.md": java_metrics.main,
-    "troubleshooting.md": first_lines.write,
-    "internals/week.md": week.write,
-}
+PAGES = {**chaos.PAGES, **compatibility.PAGES, **pairs.PAGES, **parity.PAGES, **week.PAGES}
 
 
 def main(words=None):
     if parser_of(__doc__).parse_args(words).plan:
-        return show(f"writes docs/{pages}" for pages in WRITERS)
-    for write in WRITERS.values():
-        write()
+        return show(f"writes docs/{page.relative_to(pages.DOCS)}" for page in PAGES)
+    pages.write(PAGES)
     return 0

@@ -16,7 +16,7 @@ class Program(NamedTuple):
 
     module: has ``main(words)``, which returns an exit code; "" if it is a suite of pytest
     tests: files and folders of the suite; marks: which of its tests, as pytest takes it
-    document: the module whose ``main()`` writes the suite's results into a page afterwards
+    document: the module whose ``PAGES`` are written afterwards, with the suite's results
     environment: the extra of pyproject.toml, beside ``dev``; "release" has an environment of its own
     machine: what has to be installed on the machine, beside Java
     usual: words that it is given if there are none
@@ -75,12 +75,6 @@ PROGRAMS = {
         usual=("--keep",),
         before="a change of transactions/",
     ),
-    "epochs": Program(
-        "exactly-once goes on where the epochs of producer ids end, with drivers that die; one Kafka a run",
-        "6 min",
-        "evidence.epochs.boundary",
-        usual=("4.4.0",),
-    ),
     "pairs": Program(
         "every two capabilities work together, a worker killed in each job, in Spark 3.5 to 4.3",
         "10 min",
@@ -95,41 +89,10 @@ PROGRAMS = {
         environment="registry",
         machine="Debian's prometheus and gcc are used if they are there",
     ),
-    "soak": Program(
-        "memory, connections and producer ids stay flat through micro-batches of a second",
-        "30 min",
-        "evidence.scale.soak",
-    ),
-    "partitions": Program(
-        "a record costs the same with 1 and with 1,000 partitions; metadata of 10,000 is read in time",
-        "3 min",
-        "evidence.scale.partitions",
-    ),
-    "spark-scale": Program(
-        "what many tasks, topics and partitions cost, counted by the broker and the operating system",
-        "15 min",
-        "evidence.scale.spark",
-    ),
-    "hundred-million": Program(
-        "100 million rows of one job arrive, compared by a checksum",
-        "10 min",
-        "evidence.scale.hundred_million",
-    ),
     "fleet": Program(
         "10,000 simulated producers start at once, and a broker restarts: all are served",
         "20 min",
         "evidence.scale.fleet",
-    ),
-    "java-metrics": Program(
-        "each metric has the value of Java's producer, for the same work",
-        "5 min",
-        "evidence.java_metrics.comparing",
-        machine="a JDK",
-    ),
-    "seconds-of-failures": Program(
-        "how long a user waits for each refusal of a login, and what it says",
-        "5 min",
-        "evidence.security.seconds_of_failures",
     ),
     "everything": Program(
         "all others, and the long targets of the Makefile, have passed on one commit; goes on where it stopped",
@@ -180,21 +143,14 @@ PROGRAMS = {
         environment="registry",
     ),
     "security": Program(
-        "every login and store works through both of Spark's sinks, and no secret is written anywhere; "
-        "KAFKA_VERSION=3.9.1 for older brokers",
-        "30 min",
+        "every login and store works through both of Spark's sinks, also when sessions end and keys change, "
+        "and no secret is written anywhere; KAFKA_VERSION=3.9.1 for older brokers",
+        "35 min",
         tests=(
             "tests/security/test_matrix.py",
-            "evidence/security/test_spark.py",
-            "evidence/security/test_properties_file.py",
-            "evidence/security/test_secrets.py",
+            "evidence/security",
         ),
         marks=ALL,
-    ),
-    "security-life": Program(
-        "tokens and sessions end, keys and passwords change under load, and no record is lost",
-        "15 min",
-        tests=("evidence/security/test_life.py", "evidence/security/test_rotation.py"),
     ),
     "mistakes": Program(
         "each mistake of users in mistakes.txt, made for real, shows its cause and its cure",
@@ -202,39 +158,18 @@ PROGRAMS = {
         tests=("evidence/mistakes",),
         before="a change of an error",
     ),
-    "outage": Program(
-        "brokers that are away, or hang, while a stream plans and commits, cost no record",
-        "12 min",
-        tests=("evidence/outage", "tests/broker/test_transactions.py"),
-    ),
-    "first-lines": Program(
-        "what the log says first in each of 21 outages, and after how long, beside Spark's own sink",
-        "15 min",
-        "evidence.outage.first_lines",
-    ),
     "telemetry": Program(
-        "a broker that asks for metrics (KIP-714) gets them, as from librdkafka",
-        "1 min",
-        tests=("evidence/telemetry",),
-        machine="a JDK",
-    ),
-    "prometheus": Program(
-        "Prometheus and its push gateway read the sink's metrics, and the dashboard's queries answer",
-        "1 min",
-        tests=("evidence/monitoring",),
-        machine="Debian's prometheus and prometheus-pushgateway",
+        "a broker that asks for metrics (KIP-714) gets them, as from librdkafka; Prometheus and its push "
+        "gateway read them, and the dashboard's queries answer",
+        "2 min",
+        tests=("evidence/telemetry", "evidence/monitoring"),
+        machine="a JDK; Debian's prometheus and prometheus-pushgateway",
     ),
     "report": Program(
-        "the page of `pykafka-sink report` works in a real browser",
-        "1 min",
-        tests=("evidence/browser/test_report.py",),
-        environment="browser",
-        machine="Debian's chromium-headless-shell",
-    ),
-    "report-cases": Program(
-        "that page names the cause, where a batch was made slow in six ways",
-        "3 min",
-        tests=("evidence/browser/test_cases.py",),
+        "the page of `pykafka-sink report` works in a real browser, and finds the cause where a batch was made "
+        "slow in six ways",
+        "4 min",
+        tests=("evidence/browser",),
         environment="browser",
         machine="Debian's chromium-headless-shell",
     ),
@@ -255,7 +190,7 @@ PROGRAMS = {
     ),
     "long": Program(
         "what takes a minute each beside quicker tests of the same: executors in JVMs of their own, two "
-        "drivers, Ctrl-C, the tutorial in a fresh environment, clusters of three brokers",
+        "drivers, Ctrl-C, the tutorial in a fresh environment, clusters of three brokers, an outage at planning",
         "12 min",
         tests=_LONG_TESTS,
         before="a push",

@@ -20,9 +20,10 @@ For engineers with an error message. Errors, and warnings in the log, end with a
 `pykafka-sink explain CODE`. A code keeps its meaning, so you can search logs and raise alarms by it. With a symptom
 instead of a message, start with [troubleshooting](troubleshooting.md).
 
-Read the last line of an error; the Python traceback above says where it was raised. In messages, `…` stands for names,
-numbers and further words. An area's **Verify** is for all its codes that have none of their own. The page is generated
-from `spark_kafka_sink/tools/codes/`; do not edit it.
+Read the line of an error that ends with a code. The Python traceback above says where it was raised, and Spark may add
+lines after it, such as `SQLSTATE: 38000` or a plan. In messages, `…` stands for names, numbers and further words. An
+area's **Verify** is for all its codes that have none of their own. The page is generated from
+`spark_kafka_sink/tools/codes/`; do not edit it.
 
 """  # noqa: E501
 _REST = Path(__file__).with_name("errors_rest.md")

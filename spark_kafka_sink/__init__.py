@@ -1,6 +1,7 @@
 """pykafka-sink: Spark DataFrames and streams into Apache Kafka, without a jar.
 
-``format("pykafka-sink")`` needs an import of nothing. ``write`` and ``batch_writer`` do the same
+``format("pykafka-sink")`` needs an import of nothing. ``configure`` has a session that is yet to
+start run this Python. ``write`` and ``batch_writer`` do the same
 where Spark has no data sources in Python, or does not find this one. ``metrics.listen`` serves
 Prometheus. They are loaded, with pyspark, when they are first used. ``RefusedRowsError`` is for
 interceptors and partitioners of your own. ``await_termination`` ends a query on Ctrl-C and SIGTERM.
@@ -12,13 +13,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 __version__ = "1.0.0rc1"
-__all__ = ["RefusedRowsError", "await_termination", "batch_writer", "metrics", "write"]
+__all__ = [
+    "RefusedRowsError",
+    "await_termination",
+    "batch_writer",
+    "configure",
+    "metrics",
+    "write",
+]
 
 if TYPE_CHECKING:
     from spark_kafka_sink import metrics
     from spark_kafka_sink.base.entry_points import RefusedRowsError
     from spark_kafka_sink.jobs.streams import await_termination
     from spark_kafka_sink.spark.frames import batch_writer, write
+    from spark_kafka_sink.spark.pythons import configure
 else:
 
     def __getattr__(name: str) -> object:
@@ -34,6 +43,10 @@ else:
             from spark_kafka_sink.jobs.streams import await_termination
 
             return await_termination
+        if name == "configure":
+            from spark_kafka_sink.spark.pythons import configure
+
+            return configure
         try:
             from spark_kafka_sink.spark.frames import batch_writer, write
         except ImportError as error:

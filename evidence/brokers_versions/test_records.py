@@ -1,7 +1,6 @@
 """What arrives at real brokers from Kafka 2.1 to today's, and what they refuse, read back by confluent-kafka."""
 
 import itertools
-import struct
 import threading
 
 import pyarrow as pa
@@ -9,24 +8,15 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from evidence.brokers_versions.conftest import COMMAND, ON_BROKERS_THAT_TELL
-from evidence.brokers_versions.zookeeper_kafka import WITH_ZOOKEEPER, ZooKeeperKafka
-from evidence.compatibility import results
+from evidence.brokers_versions.conftest import ON_BROKERS_THAT_TELL
+from evidence.brokers_versions.zookeeper_kafka import WITH_ZOOKEEPER
 from spark_kafka_sink.base.errors import DeliveryError, TopicError
 from spark_kafka_sink.base.model import ColumnPositions
-from spark_kafka_sink.protocol.messages.topics import (
-    CreateTopicsRequest,
-    MetadataRequest,
-    ProduceRequest,
-)
-from spark_kafka_sink.protocol.messages.transactions import InitProducerIdRequest
 from tests.broker.producing import (
     Topics,
     append,
-    batch_of,
     creating,
     open_producer,
-    plan_of,
     producer_for,
     write,
 )
@@ -38,7 +28,6 @@ from tests.broker.test_records import (
 )
 from tests.patience import NO_OTHER_TIMEOUT, PATIENCE_S, eventually, reason_given_time
 from tests.reading import Read, read_topic, read_values
-from tests.unit.record_api_versions import ask
 
 ROWS = 2000
 PARTITIONS = 3
@@ -251,75 +240,6 @@ def test_without_idempotence_and_with_fewer_acks(broker, shows):
             assert {b.producer_id for b in batches_of(broker, topic)} == {-1}
 
 
-TOPIC = "leaders"
-OPTIONS = {**NO_OTHER_TIMEOUT, "batch_size": "4096", "buffer_memory": "1048576"}
-
-
-@pytest.mark.parametrize("version", ["2.1.1", "2.8.2"])
-def test_leaders_change_while_a_task_writes(version):
-    """Each broker leads all partitions in turn, one after a clean shutdown, one after a kill."""
-    shown = {"what": "restart", "where": results.BROKER, "kafka": version, "command": COMMAND}
-    stop, written = threading.Event(), [0]
-
-    def write_on():
-        for first in itertools.count(step=30):
-            if stop.is_set():
-                return
-            rows = range(first, first + 30)
-            batch = batch_of(
-                value=[b"%d:" % row + b"x" * 400 for row in rows],
-                partition=[row % PARTITIONS for row in rows],
-            )
-            producer.append(batch, plan_of(batch, TOPIC))
-            written[0] = first + 30
-
-    def await_more():
-        before = acknowledged(producer)
-        assert eventually(lambda: acknowledged(producer) > before + 1000)
-
-    with results.of(**shown), ZooKeeperKafka(version, brokers=2) as kafka:
-        kafka.create_topic(TOPIC, PARTITIONS)
-        with producer_for(kafka.bootstrap_servers, **OPTIONS) as producer:
-            task = threading.Thread(target=write_on)
-            task.start()
-            try:
-                for end, broker_id in ((kafka.stop, 1), (kafka.kill, 2), (kafka.stop, 1)):
-                    await_more()
-                    end(broker_id)
-                    await_more()
-                    kafka.restart(broker_id)
-                    kafka.await_in_sync()
-            finally:
-                stop.set()
-                task.join()
-            producer.flush()
-        records = read_topic(kafka.bootstrap_servers, TOPIC)
-    for partition in range(PARTITIONS):
-        rows = [int((r.value or b"").split(b":")[0]) for r in records if r.partition == partition]
-        assert rows == list(range(partition, written[0], PARTITIONS))
-
-
-SENT = (ProduceRequest, MetadataRequest, InitProducerIdRequest, CreateTopicsRequest)
-
-
-def versions_of(address):
-    """The highest version of each API that the broker says it has, read from its bytes."""
-    answer = ask(address, 0)
-    correlation_id, error_code, count = struct.unpack_from(">ihi", answer)
-    assert (correlation_id, error_code) == (0, 0)
-    entries = struct.iter_unpack(">hhh", answer[10 : 10 + 6 * count])
-    return {key: last for key, _, last in entries}
-
-
-def test_versions_are_the_highest_common_ones(broker, sent):  # noqa: F811
-    config = creating(broker.bootstrap_servers, partitions="1", replication_factor="1")
-    write(config, f"negotiation-{next(_numbers)}", [b"v"])
-    theirs = versions_of(broker.address(1))
-    for request in SENT:
-        used = {version for key, version in sent if key == request.api_key}
-        assert used == {min(request.max_version, theirs[request.api_key])}, request
-
-
 CAUSES = ["refused", "too-large", "bad-timestamp"]
 NAMES_NO_RECORDS = WITH_ZOOKEEPER[0]
 """Older than KIP-467: what a compacted topic refuses it calls corrupt, which is sent again."""
@@ -344,18 +264,6 @@ def test_refused_rows_are_dead_letters(broker, cause, codec):
             given.write()
         return
     given = refusing(broker, cause, kafka_compression_type=codec)
-    given.check(given.write())
-
-
-@pytest.mark.parametrize("cause", CAUSES)
-def test_without_idempotence_too(broker, cause):
-    if broker.version == NAMES_NO_RECORDS and cause == "refused":
-        return
-    in_turn = {
-        "kafka_enable_idempotence": "false",
-        "kafka_max_in_flight_requests_per_connection": "1",
-    }
-    given = refusing(broker, cause, kafka_acks="1", **in_turn)
     given.check(given.write())
 
 

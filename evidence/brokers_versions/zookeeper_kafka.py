@@ -37,9 +37,10 @@ _QUICK_START = ("-XX:TieredStopAtLevel=1",)
 class ZooKeeperKafka:
     """A context manager. What it has is named as in LocalKafka; ids of brokers begin at 1."""
 
-    def __init__(self, version, server_properties=None, brokers=1):
+    broker_ids = (1,)
+
+    def __init__(self, version, server_properties=None):
         self.version = version
-        self.broker_ids = tuple(range(1, brokers + 1))
         self._server_properties = dict(server_properties or {})
         self._brokers = {}
 
@@ -99,15 +100,6 @@ class ZooKeeperKafka:
         (created,) = admin.create_topics([topic]).values()
         created.result(PATIENCE_S)
         self._await_leaders(name, partitions)
-
-    def await_in_sync(self):
-        """Wait until every partition has all its replicas in its ISR."""
-
-        def is_in_sync(known):
-            partitions = [p for topic in known.topics.values() for p in topic.partitions.values()]
-            return all(sorted(p.isrs) == sorted(p.replicas) for p in partitions)
-
-        self._await(is_in_sync)
 
     def _launch(self, broker):
         jvm = [*settings.BROKER_JVM, "-Xmx512m", *_QUICK_START]

@@ -1,10 +1,11 @@
 """A real browser, and pages in it."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from evidence.browser.finding import browser_path
+BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
 
 
 @pytest.fixture(scope="session")
@@ -12,7 +13,9 @@ def browser():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=browser_path(), args=["--no-sandbox"])
+        path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+        assert path, "no browser: apt-get install --no-install-recommends chromium-headless-shell"
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser
         browser.close()
 

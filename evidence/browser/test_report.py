@@ -6,20 +6,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from spark_kafka_sink.tools import report_lines
 from spark_kafka_sink.tools.report_lines import LineAggregate, collect
 from spark_kafka_sink.tools.report_page import FollowedReport, ReportServer, render
 from tests.unit.report_lines import (
     CODEC_BOUND,
-    EVEN,
     HEALTHY,
     SKEWED_KEY,
     SLOW_BROKER,
     THROTTLED,
-    four_tasks,
-    line,
-    task,
-    times,
 )
 from tests.unit.test_report import numbered, text
 
@@ -54,23 +48,6 @@ def test_what_the_scripts_make(open_page, page_file, width):
     assert (page.outside, page.problems) == ([], [])
 
 
-def test_a_single_job(open_page, tmp_path):
-    aggregate = LineAggregate()
-    aggregate.add(text({k: v for k, v in CODEC_BOUND.items() if k != "batch_id"}).splitlines())
-    path = tmp_path / "report.html"
-    path.write_text(render(aggregate), encoding="utf-8")
-    page = open_page(path)
-    page.locator("#time .chart").focus()
-    page.keyboard.press("ArrowRight")
-    assert page.locator("#time .readout").inner_text().startswith("batch 1, ")
-    # It has the width of the chart.
-    left = "document.querySelector('#time .u-cursor-x').style.transform"
-    at = float(page.evaluate(left).split("(")[1].split("px")[0])
-    width = page.locator("#time .u-over").bounding_box()["width"]
-    assert 0.4 * width < at < 0.6 * width
-    assert page.get_by_text("Made of 1 line of metrics.").count() == 1
-
-
 def test_the_browser_itself_refuses_addresses_outside(open_page, page_file):
     page = open_page(page_file)
     page.evaluate(
@@ -78,22 +55,6 @@ def test_the_browser_itself_refuses_addresses_outside(open_page, page_file):
         " one.src = 'http://127.0.0.1:9/x.png'; document.body.append(one); })"
     )
     assert [told for told in page.problems if "Content Security Policy" in told]
-
-
-def test_figures_under_the_pointer(open_page, page_file):
-    page = open_page(page_file)
-    chart = page.locator("#time .u-over")
-    chart.scroll_into_view_if_needed()
-    box = chart.bounding_box()
-    # The middle of the 18th of 40 batches.
-    page.mouse.move(box["x"] + box["width"] * 17.5 / 40, box["y"] + 20)
-    names = page.locator("#time .u-series .u-label").all_inner_texts()
-    shown = dict(zip(names, page.locator("#time .u-series .u-value").all_inner_texts()))
-    assert shown["batch"] == "batch 17, 2023-11-14 22:13:37"
-    assert float(shown["waiting for buffer memory"]) == pytest.approx(2.8, rel=0.01)
-    # All charts show the same batch.
-    other = page.locator("#latency .u-series").first.inner_text()
-    assert "batch 17, " in other
 
 
 def test_charts_by_keys(open_page, page_file):
@@ -138,36 +99,6 @@ def test_all_can_be_reached_with_tab(open_page, page_file):
     assert len(seen) == wanted
 
 
-def test_sorting(open_page, page_file):
-    page = open_page(page_file)
-    first = page.locator("#latest tbody tr").first.locator("th")
-    assert first.inner_text() == "39"
-    took = page.locator("#latest thead th", has_text="took")
-    took.locator("button").focus()
-    for way, most in (("descending", "17"), ("ascending", None), ("descending", "17")):
-        page.keyboard.press("Enter")
-        assert took.get_attribute("aria-sort") == way
-        assert (first.inner_text() == "17") == (most == "17")
-    words = page.locator("#latest thead th", has_text="most of it")
-    words.locator("button").click()
-    assert words.get_attribute("aria-sort") == "ascending"
-    assert took.get_attribute("aria-sort") == "none"
-    # By number, not by digits.
-    page.locator("#latest thead th", has_text="batch").locator("button").click()
-    numbers = [int(n) for n in page.locator("#latest tbody th").all_inner_texts()]
-    assert numbers == sorted(numbers, reverse=True)
-
-
-def test_a_chart_as_a_table(open_page, page_file):
-    page = open_page(page_file)
-    page.locator("#rate .as-table summary").press("Enter")
-    rows = page.locator("#rate .as-table tbody tr")
-    rows.nth(39).wait_for()
-    assert rows.count() == 40
-    assert rows.nth(23).inner_text().split("\t")[0] == "batch 23"
-    assert "ms of pauses for quotas" in rows.nth(23).inner_text()
-
-
 def rgb(page, selector, name):
     style = f"getComputedStyle(document.querySelector('{selector}')).{name}"
     return [int(part) for part in page.evaluate(style).split("(")[1].rstrip(")").split(",")[:3]]
@@ -183,113 +114,6 @@ def contrast(one, other):
 
     light, dark = sorted((luminance(one), luminance(other)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
-
-
-LIMITED = four_tasks(
-    EVEN,
-    limit_wait_ms=12_000,
-    **times(12_500, encode=300, buffer_wait=4_000, ack_wait=8_000),
-)
-PARTS_MS = {
-    **dict.fromkeys(("input_wait", "encode", "compress", "metadata_wait", "load"), 115_000),
-    **dict.fromkeys(("buffer_wait", "ack_wait", "transaction_begin"), 118_000),
-}
-WIDEST = line(
-    *(
-        task(number, EVEN, limit_wait_ms=300, throttle_time_ms=20, **times(1_250_000, **PARTS_MS))
-        for number in range(5)
-    )
-)
-OPTIONS = {
-    "kafka.max.in.flight.requests.per.connection": "5",
-    "kafka.partitioner.adaptive.partitioning.enable": "true",
-    "max.bytes.per.second.per.task": "1000000",
-}
-
-
-@pytest.fixture
-def page_of_a_limit(tmp_path):
-    """60 batches: most with a few dead letters, one that a limit held, one with all columns."""
-    letters = {"dead_letters": {"too-large": 2}, "settings": OPTIONS}
-    lines = [numbered(HEALTHY, number, **letters) for number in range(60)]
-    lines[17] = numbered(LIMITED, 17, **letters)
-    lines[23] = numbered({**HEALTHY, "event": "abort"}, 23, settings=OPTIONS)
-    lines[31] = numbered(WIDEST, 1_234_567, settings=OPTIONS)
-    for each in lines[31]["slowest_tasks"]:
-        host = "ip-10-12-113-204.eu-central-1.compute.internal"
-        each.update(host=host, attempt=1, records=123_456_789)
-    aggregate = LineAggregate()
-    aggregate.add(text(*lines).splitlines())
-    path = tmp_path / "report.html"
-    path.write_text(render(aggregate), encoding="utf-8")
-    return path
-
-
-SEEN = pytest.mark.parametrize(
-    "seen",
-    [{"width": width, "color_scheme": scheme} for width in (400, 1280) for scheme in SCHEMES],
-    ids=lambda seen: f"{seen['width']} {seen['color_scheme']}",
-)
-
-
-@SEEN
-def test_a_batch_that_a_limit_held_has_one_main_cause(open_page, page_of_a_limit, seen):
-    page = open_page(page_of_a_limit, **seen)
-    said = page.locator("#outliers li", has_text="batch 17,")
-    assert said.locator("summary").first.inner_text() == "the limit that you have set"
-    said.locator("summary").first.click()
-    shown = said.locator("[data-kind]:visible")
-    assert [one.get_attribute("data-kind") for one in shown.all()] == ["limited"]
-    assert "quota" not in shown.inner_text()
-    said.locator(".others > summary").click()
-    kinds = [one.get_attribute("data-kind") for one in said.locator("[data-kind]:visible").all()]
-    assert kinds == ["limited", "dead-letters"]
-    row = page.locator("#slowest tbody tr", has=page.locator("th", has_text="17"))
-    assert "waiting for the task limit" in row.inner_text()
-    page.locator("#time .chart").focus()
-    for _ in range(18):
-        page.keyboard.press("ArrowRight")
-    told = page.locator("#time .readout").inner_text()
-    assert "waiting for the task limit 12" in told
-    assert "quotas" not in told
-    tasks = page.locator("#tasks tbody tr", has=page.locator("th", has_text="17")).first
-    assert tasks.inner_text().count("12.0 s") == 1
-    assert page.problems == []
-
-
-@SEEN
-def test_only_what_is_rare_is_marked(open_page, page_of_a_limit, seen):
-    page = open_page(page_of_a_limit, **seen)
-    told = page.locator("#unmarked").inner_text()
-    assert told == "Not marked, because frequent: dead letters (58 of 60 points)."
-    page.evaluate(
-        "(() => { window.drawn = []; const of = CanvasRenderingContext2D.prototype, fill = of.fillText;"
-        " of.fillText = function(text, ...at) { drawn.push(text); return fill.call(this, text, ...at); };"
-        " dispatchEvent(new Event('afterprint')); })()"
-    )
-    page.wait_for_function("window.drawn.length > 0", timeout=_TIMEOUT_MS)
-    page.wait_for_function(f"drawn.filter(t => t === 'A').length === {len(CHARTS)}")
-    assert not page.evaluate("drawn.filter(text => text.includes('D'))")
-
-
-@SEEN
-def test_values_and_options_are_in_one_line(open_page, page_of_a_limit, seen):
-    page = open_page(page_of_a_limit, **seen)
-    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
-    broken = page.evaluate(
-        "[...document.querySelectorAll('.value, .option, .figures dd, #settings th')]"
-        ".filter(one => one.getClientRects().length > 1 || one.offsetHeight > 40)"
-        ".map(one => one.textContent)"
-    )
-    assert broken == []
-    sideways = (
-        "name => { const one = document.getElementById(name).closest('.wide');"
-        " return one.scrollWidth - one.clientWidth; }"
-    )
-    assert page.evaluate(sideways, "settings") <= 0
-    if seen["width"] == 1280:
-        assert page.evaluate(sideways, "tasks") <= 0
-    assert page.evaluate("document.documentElement.scrollWidth") <= seen["width"]
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -369,31 +193,14 @@ BATCHES = 100_000
 SLOW = 77_777
 
 
-def test_a_hundred_thousand_batches(tmp_path, monkeypatch, open_page):
+def test_a_hundred_thousand_batches(tmp_path, open_page):
     path = tmp_path / "m.log"
     with open(path, "wb") as file:
         for number in range(BATCHES):
             line = numbered(SLOW_BROKER if number == SLOW else HEALTHY, number)
             file.write(json.dumps(line).encode() + b"\n")
-    parsed = []
-    decode = report_lines.decode  # type: ignore[attr-defined]
-    monkeypatch.setattr(
-        report_lines, "decode", lambda data: parsed.append(len(data)) or decode(data)
-    )
-    whole = []
-    loads = json.loads
-    monkeypatch.setattr(
-        report_lines.json,  # type: ignore[attr-defined]
-        "loads",
-        lambda data, **how: whole.append(len(data)) or loads(data, **how),
-    )
     page = render(collect(str(path), None))
-    # Of most lines only the columns are parsed; the slowest and latest ones and a sample are read
-    # whole.
-    assert sum(parsed) < path.stat().st_size / 2
-    assert sum(whole) < path.stat().st_size / 10
     assert len(page.encode()) < MOST_BYTES
-    monkeypatch.undo()
     report = tmp_path / "report.html"
     report.write_text(page, encoding="utf-8")
     shown = open_page(report)
@@ -402,3 +209,39 @@ def test_a_hundred_thousand_batches(tmp_path, monkeypatch, open_page):
     assert first.startswith(f"batch {SLOW}, ")
     assert "broker 2 is slow" in first
     assert shown.problems == []
+
+
+def test_figures_under_the_pointer(open_page, page_file):
+    page = open_page(page_file)
+    chart = page.locator("#time .u-over")
+    chart.scroll_into_view_if_needed()
+    box = chart.bounding_box()
+    # The middle of the 18th of 40 batches.
+    page.mouse.move(box["x"] + box["width"] * 17.5 / 40, box["y"] + 20)
+    names = page.locator("#time .u-series .u-label").all_inner_texts()
+    shown = dict(zip(names, page.locator("#time .u-series .u-value").all_inner_texts()))
+    assert shown["batch"] == "batch 17, 2023-11-14 22:13:37"
+    assert float(shown["waiting for buffer memory"]) == pytest.approx(2.8, rel=0.01)
+    # All charts show the same batch.
+    other = page.locator("#latency .u-series").first.inner_text()
+    assert "batch 17, " in other
+
+
+def test_sorting(open_page, page_file):
+    page = open_page(page_file)
+    first = page.locator("#latest tbody tr").first.locator("th")
+    assert first.inner_text() == "39"
+    took = page.locator("#latest thead th", has_text="took")
+    took.locator("button").focus()
+    for way, most in (("descending", "17"), ("ascending", None), ("descending", "17")):
+        page.keyboard.press("Enter")
+        assert took.get_attribute("aria-sort") == way
+        assert (first.inner_text() == "17") == (most == "17")
+    words = page.locator("#latest thead th", has_text="most of it")
+    words.locator("button").click()
+    assert words.get_attribute("aria-sort") == "ascending"
+    assert took.get_attribute("aria-sort") == "none"
+    # By number, not by digits.
+    page.locator("#latest thead th", has_text="batch").locator("button").click()
+    numbers = [int(n) for n in page.locator("#latest tbody th").all_inner_texts()]
+    assert numbers == sorted(numbers, reverse=True)

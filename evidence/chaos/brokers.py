@@ -2,8 +2,10 @@
 
 python -m evidence chaos                      # all faults, 2 million records each
 python -m evidence chaos kill cut --records 200000
+python -m evidence chaos none --jobs batch --records 100000000 --pause-ms 0
+python -m evidence chaos none --jobs batch --partitions 1000
 
-Writes evidence/chaos/results.json and the table in docs/internals/reliability.md.
+The last two are a large job and a wide topic. Without them, the first one writes evidence/chaos/results.json and the table in docs/internals/reliability.md.
 """
 
 import contextlib
@@ -20,10 +22,11 @@ from pyspark.sql import SparkSession
 
 from evidence.chaos.table import write_results
 from evidence.harness.faults import FAULTS, Situation
-from evidence.harness.jobs import JOBS, dead_letter_topic, judge_job
+from evidence.harness.jobs import JOBS, Shape, dead_letter_topic, judge_job
 from evidence.harness.planning import parser_of, show
+from evidence.harness.scene import proxied_kafka
 from spark_kafka_sink.config.sink_options import UNIX_SOCKETS
-from spark_kafka_sink.localkafka import FAST_FAILOVER, LocalKafka, LocalKafkaError
+from spark_kafka_sink.localkafka import FAST_FAILOVER
 from spark_kafka_sink.network.admin import AdminClient
 from spark_kafka_sink.protocol.messages.topics import (
     CreatableReplicaAssignment,
@@ -31,10 +34,9 @@ from spark_kafka_sink.protocol.messages.topics import (
     CreatableTopicConfig,
 )
 from tests.patience import PATIENCE_MS
-from tests.proxy import TcpProxy
 
 RECORDS = 2_000_000
-_PARTITIONS = 6
+PARTITIONS = 6
 _REPLICAS = (1, 2, 3)
 
 
@@ -57,32 +59,6 @@ def session(slots=2):
         spark.stop()
 
 
-@contextlib.contextmanager
-def cluster(brokers):
-    """Brokers with a second listener, PROXIED, that clients reach through proxies only."""
-    with contextlib.ExitStack() as stack:
-
-        def target_of(broker_id):
-            try:
-                return kafka.address(broker_id, "PROXIED")
-            except LocalKafkaError as error:  # it is being stopped, and a client still tries
-                raise ConnectionRefusedError(str(error)) from error
-
-        proxies = [
-            stack.enter_context(TcpProxy(lambda b=broker_id: target_of(b)))
-            for broker_id in range(1, brokers + 1)
-        ]
-        kafka = LocalKafka(
-            brokers,
-            start_timeout_ms=PATIENCE_MS,
-            stop_timeout_ms=PATIENCE_MS,
-            server_properties=FAST_FAILOVER,
-            listeners={"PROXIED": "PLAINTEXT"},
-            advertised={"PROXIED": [proxy.address for proxy in proxies]},
-        )
-        yield stack.enter_context(kafka), proxies
-
-
 def kill_python_workers(spark):
     """SIGKILL for all that Spark's daemons have forked; they fork others for the next job."""
     for daemon in psutil.Process(spark.sparkContext._gateway.proc.pid).children():
@@ -91,17 +67,16 @@ def kill_python_workers(spark):
                 worker.kill()
 
 
-def create_topic(kafka, name):
-    """Six partitions, their replicas on brokers 1, 2 and 3, min.insync.replicas 2."""
+def create_topic(kafka, name, partitions):
+    """Its replicas are on brokers 1, 2 and 3; min.insync.replicas is 2."""
     assignments = [
         CreatableReplicaAssignment(p, [_REPLICAS[(p + i) % 3] for i in range(3)])
-        for p in range(_PARTITIONS)
+        for p in range(partitions)
     ]
     config = [CreatableTopicConfig("min.insync.replicas", "2")]
     with AdminClient.connect(kafka.bootstrap_servers) as admin:
-        error = admin.create_topics([CreatableTopic(name, -1, -1, assignments, config)], 30_000)[
-            name
-        ]
+        asked = [CreatableTopic(name, -1, -1, assignments, config)]
+        error = admin.create_topics(asked, PATIENCE_MS)[name]
     if error is not None:
         raise error
 
@@ -110,9 +85,9 @@ def run(spark, kafka, proxies, fault_name, job_name, arguments, folder):
     """One job under one fault; what came out of it."""
     fault = FAULTS[fault_name]
     topic = f"{fault_name}-{job_name}"
-    create_topic(kafka, topic)
-    create_topic(kafka, dead_letter_topic(topic))
-    situation = Situation(kafka, proxies, topic, _PARTITIONS, threading.Event())
+    for name in (topic, *([dead_letter_topic(topic)] if job_name == "stream" else [])):
+        create_topic(kafka, name, arguments.partitions)
+    situation = Situation(kafka, proxies, topic, arguments.partitions, threading.Event())
     story = []
 
     def suffer():
@@ -137,7 +112,7 @@ def run(spark, kafka, proxies, fault_name, job_name, arguments, folder):
     thread.start()
     failure = ""
     try:
-        JOBS[job_name](spark, options, arguments.records, arguments.pause_ms, folder)
+        JOBS[job_name](spark, options, arguments.records, Shape(arguments.pause_ms), folder)
     except Exception as error:
         failure = str(error)
     seconds = time.monotonic() - started
@@ -147,7 +122,7 @@ def run(spark, kafka, proxies, fault_name, job_name, arguments, folder):
     thread.join()
     kafka.await_in_sync(PATIENCE_MS)
     servers = kafka.bootstrap_servers
-    verdict = judge_job(job_name, servers, topic, _PARTITIONS, arguments.records, metrics)
+    verdict = judge_job(job_name, servers, topic, arguments.partitions, arguments.records, metrics)
     lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
     return {
         "fault": fault_name,
@@ -169,6 +144,7 @@ def main(words=None):
     parser.add_argument("faults", nargs="*", default=list(FAULTS), help=", ".join(FAULTS))
     parser.add_argument("--jobs", nargs="*", default=list(JOBS), choices=list(JOBS))
     parser.add_argument("--records", type=int, default=RECORDS)
+    parser.add_argument("--partitions", type=int, default=PARTITIONS)
     parser.add_argument("--pause-ms", type=int, default=40, help="per 1,000 rows of a task")
     arguments = parser.parse_args(words)
     if arguments.plan:
@@ -176,7 +152,7 @@ def main(words=None):
     results = []
     with session() as spark, tempfile.TemporaryDirectory() as name:
         for brokers in sorted({FAULTS[fault].brokers for fault in arguments.faults}):
-            with cluster(brokers) as (kafka, proxies):
+            with proxied_kafka(brokers, server_properties=FAST_FAILOVER) as (kafka, proxies):
                 for fault in arguments.faults:
                     if FAULTS[fault].brokers != brokers:
                         continue
@@ -184,7 +160,7 @@ def main(words=None):
                         result = run(spark, kafka, proxies, fault, job, arguments, Path(name))
                         print(json.dumps(result), flush=True)
                         results.append(result)
-    if arguments.records == RECORDS:
+    if (arguments.records, arguments.partitions) == (RECORDS, PARTITIONS):
         write_results(results)
     wrong = ("lost", "doubled", "out_of_order", "miscounted", "failure")
     return 1 if any(result[name] for result in results for name in wrong) else 0

@@ -7,293 +7,216 @@ import json
 from itertools import groupby
 from pathlib import Path
 
+from evidence.harness import pages
 from evidence.harness.keeping import locked, replace
+from evidence.harness.pages import DOCS, table
 from evidence.scale import fleet
 from tests.simulation import query_bugs
 from tests.simulation.bugs import PRODUCER_BUGS, SASL_BUGS
 
 RESULTS = Path(__file__).parent / "results.json"
 EXACTLY_ONCE = RESULTS.with_name("exactly_once_results.json")
-_EVIDENCE = RESULTS.parents[1]
-HUNDRED_MILLION = _EVIDENCE / "scale" / "hundred_million.json"
-SPARK_SCALE = _EVIDENCE / "scale" / "spark_results.json"
 PLANTED = RESULTS.with_name("planted_results.json")
-LOST = _EVIDENCE / "lost" / "results.json"
-DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "reliability.md"
-
-
-def runs_table(results):
-    """One row per job and fault."""
-    lines = [
-        "| fault | job | records | read | lost | doubled | out of order | tasks failed "
-        "| batches sent again | seconds | what happened |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
-    ]
-    for r in results:
-        lines.append(
-            f"| {r['what']} | {r['job']} | {r['records']:,} | {r['read']:,} | {r['lost']} "
-            f"| {r['doubled']} | {r['out_of_order']} | {r['tasks_failed']} | {r['retries']:,} "
-            f"| {r['seconds']:.0f} | {r['happened']} |"
-        )
-    return "\n".join(lines)
-
-
-def bugs_table(bugs):
-    """One row per bug that a simulator is made to find, and the scenarios that find it, or seeds."""
-    lines = ["| planted bug | what is wrong then | caught by |", "| --- | --- | --- |"]
-    for name, bug in bugs.items():
-        scenarios = ", ".join(f"`{scenario.func.__name__}`" for scenario in bug.scenarios)
-        lines.append(f"| {name} | {bug.what} | {scenarios or 'seeds'} |")
-    return "\n".join(lines)
-
-
-def replaced(text, name, table):
-    """``text`` with what stands between the two markers of ``name`` exchanged."""
-    begin, end = f"<!-- {name}: generated -->", f"<!-- {name}: end -->"
-    before, rest = text.split(begin)
-    return f"{before}{begin}\n{table}\n{end}{rest.split(end)[1]}"
+LOST = RESULTS.parents[1] / "lost" / "results.json"
+_KINDS = ("driver", "worker", "attempt", "speculation", "broker", "hung", "cut off")
 
 
 def read(path):
     """The results in a file; none if there is no such file."""
-    results = []
-    if path.exists():
-        results = json.loads(path.read_text(encoding="utf-8"))
-    return results
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
 
 
-def render(text):
-    """The document with all tables as they are now."""
+def tables():
+    """Of docs/internals/reliability.md."""
     exactly_once = read(EXACTLY_ONCE)
-    tables = {
+    return {
         "runs": runs_table(read(RESULTS)),
         "bugs": bugs_table({**PRODUCER_BUGS, **SASL_BUGS}),
         "query bugs": bugs_table(query_bugs.BUGS),
         "exactly-once": exactly_once_table(exactly_once),
         "query faults": query_faults_table(exactly_once),
         "lost": lost_table(read(LOST)),
-        "planted": planted_table(read(PLANTED)),
+        "planted": _named(read(PLANTED), _OF_PLANTED),
     }
-    for name, table in tables.items():
-        text = replaced(text, name, table)
-    return text
+
+
+PAGES = {
+    DOCS / "internals/reliability.md": tables,
+    DOCS / "internals/scale.md": lambda: {"storms": storms_table(read(fleet.RESULTS))},
+}
+
+
+def _keep(path, merged):
+    """``merged``: makes the results to keep of those that are kept."""
+    with locked(EXACTLY_ONCE):
+        replace(path, json.dumps(merged(read(path)), indent=1) + "\n")
+        pages.write(PAGES)
+
+
+def _newest(results, *key):
+    return list({tuple(r[name] for name in key): r for r in results}.values())
 
 
 def write_results(results):
     """Keep ``results``, in place of older ones of the same fault and job."""
-    with locked(EXACTLY_ONCE):
-        merged = {(r["fault"], r["job"]): r for r in [*read(RESULTS), *results]}
-        _write(RESULTS, list(merged.values()))
+    _keep(RESULTS, lambda kept: _newest([*kept, *results], "fault", "job"))
 
 
 def write_exactly_once(results):
     """Keep ``results``, in place of older ones of the same Kafka and guarantee. Newest Kafka first,
     the control last.
     """
-    with locked(EXACTLY_ONCE):
-        merged = {(r["kafka"], r["guarantee"]): r for r in [*read(EXACTLY_ONCE), *results]}
-        newest_first = sorted(merged.values(), key=_version, reverse=True)
-        _write(EXACTLY_ONCE, sorted(newest_first, key=lambda r: str(r["guarantee"]), reverse=True))
 
+    def merged(kept):
+        all_of_them = _newest([*kept, *results], "kafka", "guarantee")
+        newest_first = sorted(all_of_them, key=_version, reverse=True)
+        return sorted(newest_first, key=lambda r: r["guarantee"], reverse=True)
 
-def write_lost(results):
-    """Keep ``results``, in place of older ones of the same runs."""
-    with locked(EXACTLY_ONCE):
-        _write(LOST, merged_lost([*read(LOST), *results]))
-
-
-def write_planted(results):
-    """Keep ``results``, in place of older ones of the same bug and harness."""
-    with locked(EXACTLY_ONCE):
-        merged = {(r["bug"], r["harness"]): r for r in [*read(PLANTED), *results]}
-        _write(PLANTED, list(merged.values()))
+    _keep(EXACTLY_ONCE, merged)
 
 
 def _version(result):
     return [int(part) for part in result["kafka"].split(".")]
 
 
-def _write(path, results):
-    replace(path, json.dumps(results, indent=1) + "\n")
-    _write_tables()
+def write_lost(results):
+    """Keep ``results``, in place of older ones of the same runs."""
+    _keep(LOST, lambda kept: merged_lost([*kept, *results]))
 
 
-def _write_tables():
-    for document, rendered in ((DOCUMENT, render), (SCALE_DOCUMENT, render_scale)):
-        replace(document, rendered(document.read_text(encoding="utf-8")))
+def merged_lost(results):
+    """The newest of each run, by kind and number."""
+    return _newest(results, *_KIND_OF_LOSS, "number")
 
 
-_KINDS = ("driver", "worker", "attempt", "speculation", "broker", "hung", "cut off")
+_KIND_OF_LOSS = ("fault", "job", "guarantee")
+
+
+def write_planted(results):
+    """Keep ``results``, in place of older ones of the same bug and harness."""
+    _keep(PLANTED, lambda kept: _newest([*kept, *results], "bug", "harness"))
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+def _named(results, columns):
+    """A row for each result. columns: by head, the key of the cell, or what makes it of the result"""
+    rows = [[c(r) if callable(c) else r[c] for c in columns.values()] for r in results]
+    return table(list(columns), rows)
+
+
+_OF_PLANTED = {
+    "bug": "bug",
+    "what is wrong then": "what",
+    "command": lambda r: f"`{r['command']}`",
+    "it reports": "said",
+    "commit": "commit",
+}
+
+
+def runs_table(results):
+    """One row per job and fault."""
+    columns = {"fault": "what", **{n: n for n in ("job", "records", "read", "lost", "doubled")}}
+    columns |= {"out of order": "out_of_order", "tasks failed": "tasks_failed"}
+    columns |= {"batches sent again": "retries", "seconds": lambda r: round(r["seconds"])}
+    return _named(results, {**columns, "what happened": "happened"})
+
+
+def bugs_table(bugs):
+    """One row per bug that a simulator is made to find, and the scenarios that find it, or seeds."""
+    rows = []
+    for name, bug in bugs.items():
+        scenarios = ", ".join(f"`{scenario.func.__name__}`" for scenario in bug.scenarios)
+        rows.append([name, bug.what, scenarios or "seeds"])
+    return table(["planted bug", "what is wrong then", "caught by"], rows)
 
 
 def exactly_once_table(results):
     """One row per run."""
-    lines = [
-        "| Kafka | delivery | micro-batches | rows | drivers killed | workers killed "
-        "| tasks attempted again | coordinators killed | brokers hung | log's leader cut off "
-        "| query stopped by itself | read | lost | doubled | left open "
-        "| recovery, median and longest | readers waited for a killed task, at most | minutes |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: "
-        "| ---: | ---: | ---: | ---: | ---: |",
-    ]
-    lines += [_row(result) for result in results]
-    return "\n".join(lines)
 
+    def faults(kind):
+        return lambda r: r["faults"].get(kind, 0)
 
-def _row(result):
-    faults, recovery = result["faults"], result["recovery_s"]
-    is_control = result["guarantee"] == "at-least-once"
-    left = "–" if is_control else str(len(result["left_open"]) + len(result["found_open"]))
-    lag = (
-        f"{result['reader_lag_s']['max']:.1f} s, {result['reader_lag_batches']['max']} micro-batch"
-    )
-    return (
-        f"| {result['kafka']} | {result['guarantee']} | {result['micro_batches']:,} "
-        f"| {result['records']:,} | {result['driver_kills']} | {faults.get('worker', 0)} "
-        f"| {'–' if is_control else result['attempts']} | {faults.get('broker', 0)} "
-        f"| {faults.get('hung', 0)} | {faults.get('cut off', 0)} | {len(result['failures'])} "
-        f"| {result['read']:,} | {result['lost']:,} | {result['doubled']:,} | {left} "
-        f"| {recovery['median']:.0f} s, {recovery['max']:.0f} s | {lag} "
-        f"| {result['seconds'] / 60:.0f} |"
-    )
+    def unless_control(told):
+        return lambda r: "–" if r["guarantee"] == "at-least-once" else told(r)
+
+    def lag(r):
+        return f"{r['reader_lag_s']['max']:.1f} s, {r['reader_lag_batches']['max']} micro-batch"
+
+    columns = {
+        "Kafka": "kafka",
+        "delivery": "guarantee",
+        "micro-batches": "micro_batches",
+        "rows": "records",
+        "drivers killed": "driver_kills",
+        "workers killed": faults("worker"),
+        "tasks attempted again": unless_control(lambda r: r["attempts"]),
+        "coordinators killed": faults("broker"),
+        "brokers hung": faults("hung"),
+        "log's leader cut off": faults("cut off"),
+        "query stopped by itself": lambda r: len(r["failures"]),
+        "read": "read",
+        "lost": "lost",
+        "doubled": "doubled",
+        "left open": unless_control(lambda r: len(r["left_open"]) + len(r["found_open"])),
+        "recovery, median and longest": lambda r: "{median:.0f} s, {max:.0f} s".format(
+            **r["recovery_s"]
+        ),
+        "readers waited for a killed task, at most": lag,
+        "minutes": lambda r: round(r["seconds"] / 60),
+    }
+    return _named(results, columns)
 
 
 def query_faults_table(results):
     """One row per fault, and how often each run with exactly-once delivery went through it."""
     runs = [r for r in results if r["guarantee"] == "exactly-once"]
-    names = [f"Kafka {r['kafka']}" for r in runs]
-    lines = [
-        f"| what was done | {' | '.join(names)} |",
-        f"| --- | {' | '.join('---:' for _ in runs)} |",
-    ]
     faults = {event["what"]: event["kind"] for run in runs for event in run["events"]}
-    for what in sorted(faults, key=lambda name: _KINDS.index(faults[name])):
-        counts = [str(sum(e["what"] == what for e in run["events"])) for run in runs]
-        lines.append(f"| {what} | {' | '.join(counts)} |")
-    return "\n".join(lines)
-
-
-def _kind_of_loss(result):
-    return result["fault"], result["job"], result["guarantee"]
-
-
-def merged_lost(results):
-    """The newest of each run, by kind and number."""
-    return list({(*_kind_of_loss(r), r["number"]): r for r in results}.values())
+    rows = [
+        [what, *(sum(e["what"] == what for e in run["events"]) for run in runs)]
+        for what in sorted(faults, key=lambda name: _KINDS.index(faults[name]))
+    ]
+    return table(["what was done", *(f"Kafka {r['kafka']}" for r in runs)], rows)
 
 
 def lost_table(results):
     """One row for each fault, job and guarantee: sums over its runs."""
-    lines = [
-        "| what is lost | job | delivery | runs | instants | rows | lost | doubled | left open |",
-        "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
     order = list(dict.fromkeys(r["fault"] for r in results))
-    by_kind_of_loss = sorted(
-        results, key=lambda r: (order.index(r["fault"]), *_kind_of_loss(r)[1:])
-    )
-    for (_, job, guarantee), runs in (
-        (k, list(g)) for k, g in groupby(by_kind_of_loss, _kind_of_loss)
-    ):
+
+    def kind(result):
+        fault, *others = (result[name] for name in _KIND_OF_LOSS)
+        return (order.index(fault), *others)
+
+    rows = []
+    for (_, job, guarantee), group in groupby(sorted(results, key=kind), kind):
+        runs = list(group)
         instants = len({r["instant"] for r in runs if "instant" in r}) or "–"
         is_open = "–" if guarantee == "at-least-once" else sum(len(r["left_open"]) for r in runs)
-        rows = sum(r["read"] - r["doubled"] + r["lost"] for r in runs)
-        lines.append(
-            f"| {runs[0]['what']} | {job} | {guarantee} | {len(runs)} | {instants} | {rows:,} "
-            f"| {sum(r['lost'] for r in runs):,} | {sum(r['doubled'] for r in runs):,} | {is_open} |"
-        )
-    return "\n".join(lines)
-
-
-def planted_table(results):
-    """One row for each bug and harness."""
-    lines = ["| bug | what is wrong then | command | it reports | commit |"]
-    lines.append("| --- | --- | --- | --- | --- |")
-    for r in results:
-        command = f"`{r['command']}`"
-        lines.append(f"| {r['bug']} | {r['what']} | {command} | {r['said']} | {r['commit']} |")
-    return "\n".join(lines)
-
-
-SCALE_DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "scale.md"
-
-
-def jobs_table(costs):
-    """One row per job."""
-    lines = [
-        "| job | rows | seconds | before the first task, ms | after the last task, ms "
-        "| of it transactions, ms | commit message, bytes | largest worker, MiB "
-        "| connections at once | connections made | metadata requests | produce requests "
-        "| InitProducerId |",
-        "| --- |" + " ---: |" * 12,
-    ]
-    for cost in costs:
-        counted = cost["requests"]
-        commit_ms = "" if cost["commit_ms"] is None else f"{cost['commit_ms']:,.0f}"
-        lines.append(
-            f"| {cost['job']} | {cost['records']:,} | {cost['seconds']:,} | {cost['before_ms']:,} "
-            f"| {cost['after_ms']:,} | {commit_ms} | {cost['message_bytes']:,} "
-            f"| {cost['worker_peak_mib']:.0f} | {cost['connections_peak']} "
-            f"| {counted['connections']:,} | {counted['metadata']:,} | {counted['produce']:,} "
-            f"| {counted['init_producer_id']:,} |"
-        )
-    return "\n".join(lines)
+        lost, doubled, read_back = (sum(r[n] for r in runs) for n in ("lost", "doubled", "read"))
+        row = [runs[0]["what"], job, guarantee, len(runs), instants, read_back - doubled + lost]
+        rows.append([*row, lost, doubled, is_open])
+    heads = ["what is lost", "job", "delivery", "runs", "instants", "rows", "lost", "doubled"]
+    return table([*heads, "left open"], rows)
 
 
 def storms_table(results):
     """One row per fleet and step."""
-    lines = [
-        "| producers | connections are | step | all acknowledged after, s | half after, s "
-        "| connections made | most at one broker in 0.1 s | given up "
-        "| longest wait for a broker's thread, s | metadata requests | most in 0.1 s | failed |",
-        "| ---: | --- | --- |" + " ---: |" * 9,
-    ]
-    for result in results:
-        for name, step in result["steps"].items():
-            lines.append(
-                f"| {result['producers']:,} | {result['connections are']} | {name} "
-                f"| {step['last_ms'] / 1000:.1f} | {step['median_ms'] / 1000:.1f} "
-                f"| {step['connections']:,} | {step['connections_peak']:,} | {step['given_up']:,} "
-                f"| {step['longest_wait_of_a_broker_ms'] / 1000:.1f} "
-                f"| {step['metadata_requests']:,} | {step['metadata_peak']:,} | {step['failed']} |"
-            )
-    return "\n".join(lines)
-
-
-def hundred_million_table(result):
-    """One row for each figure."""
-    names = {
-        "guarantee": "delivery",
-        "rows": "rows",
-        "read": "records read",
-        "ids": "ids found",
-        "is_checksum_right": "checksum as expected",
-        "seconds": "seconds of the job",
-        "requests": "produce requests",
-        "retries": "batches sent again",
-        "connections": "connections at once, readers' not counted",
-        "worker_peak_mib": "largest Python worker, MiB",
-        "jvm_peak_mib": "driver's JVM, in which the tasks run, MiB",
-        "kafka": "Kafka",
-        "commit": "commit",
+    columns = {
+        "producers": "producers",
+        "connections are": "connections are",
+        "step": "step",
+        "all acknowledged after, s": lambda r: f"{r['last_ms'] / 1000:.1f}",
+        "half after, s": lambda r: f"{r['median_ms'] / 1000:.1f}",
+        "connections made": "connections",
+        "most at one broker in 0.1 s": "connections_peak",
+        "given up": "given_up",
+        "longest wait for a broker's thread, s": lambda r: (
+            f"{r['longest_wait_of_a_broker_ms'] / 1000:.1f}"
+        ),
+        "metadata requests": "metadata_requests",
+        "most in 0.1 s": "metadata_peak",
+        "failed": "failed",
     }
-    lines = ["| figure | value |", "| --- | ---: |"]
-    for key, name in names.items():
-        if key in result:
-            value = result[key]
-            is_count = isinstance(value, int) and not isinstance(value, bool)
-            lines.append(f"| {name} | {f'{value:,}' if is_count else value} |")
-    return "\n".join(lines)
-
-
-def render_scale(text):
-    """The document with its tables as they are now."""
-    text = replaced(text, "hundred million", hundred_million_table(dict(read(HUNDRED_MILLION))))
-    text = replaced(text, "jobs", jobs_table(read(SPARK_SCALE)))
-    return replaced(text, "storms", storms_table(read(fleet.RESULTS)))
-
-
-def main():
-    """Write the tables of both documents from the results."""
-    with locked(EXACTLY_ONCE):
-        _write_tables()
+    steps = [{**r, "step": n, **step} for r in results for n, step in r["steps"].items()]
+    return _named(steps, columns)

@@ -100,12 +100,6 @@ def test_tasks_of_a_stream_do_not_get_the_artifacts_of_a_session(url_without_sin
     assert "No module named 'spark_kafka_sink" in done.stderr
 
 
-def test_register_where_the_server_has_the_sink_changes_nothing(url, job, sink_zip):
-    own = client_environment(url, PYTHONPATH=sink_zip)
-    run([client_python(), str(WORK), *job.arguments("batch"), "--register"], own)
-    job.check("batch")
-
-
 def test_sessions_at_once_have_each_their_own_options(url, job):
     arguments = [job.kafka.bootstrap_servers, job.topic_of("batch"), job.topic_of("stream")]
     run([client_python(), str(SESSIONS), *arguments, str(job.folder)], client_environment(url))

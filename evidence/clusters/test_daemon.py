@@ -3,43 +3,22 @@
 from __future__ import annotations
 
 import os
-import signal
-import sys
-from contextlib import contextmanager
 
 import psutil
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 from pyspark.sql.functions import pandas_udf, udf
 
 from tests.reading import read_values
+from tests.spark.session import spark_session
 
 DAEMON = "spark_kafka_sink.spark.daemon"
 ROWS, TASKS = 20_000, 4
 
 
-@contextmanager
-def session(**conf):
-    """Two task slots, each task tried twice."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    assert SparkSession.getActiveSession() is None
-    builder = SparkSession.builder.master("local[2,2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.log.level", "ERROR")
-    builder = builder.config("spark.ui.showConsoleProgress", "false")
-    builder = builder.config("spark.python.daemon.module", DAEMON)
-    for name, value in conf.items():
-        builder = builder.config(name.replace("_", "."), value)
-    spark = builder.getOrCreate()
-    try:
-        yield spark
-    finally:
-        spark.stop()
-
-
 @pytest.fixture(scope="module")
 def spark():
-    with session() as spark:
+    with spark_session(settings={"spark.python.daemon.module": DAEMON}) as spark:
         yield spark
 
 
@@ -48,23 +27,8 @@ class TellWorker:
 
     def on_send(self, arrow_batch):
         told = f"{os.getpid()} {' '.join(psutil.Process(os.getppid()).cmdline())}".encode()
-        return with_values(arrow_batch, [told] * arrow_batch.num_rows)
-
-
-class KillFirst:
-    """An interceptor: the first attempt at a task dies with its worker when it has rows."""
-
-    def on_send(self, arrow_batch):
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        if context.attemptNumber() == 0 and context.partitionId() == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return arrow_batch
-
-
-def with_values(arrow_batch, new):
-    return pa.RecordBatch.from_arrays([pa.array(new, pa.binary())], schema=arrow_batch.schema)
+        values = pa.array([told] * arrow_batch.num_rows, pa.binary())
+        return pa.RecordBatch.from_arrays([values], schema=arrow_batch.schema)
 
 
 def write(spark, kafka, topic, **options):
@@ -72,10 +36,6 @@ def write(spark, kafka, topic, **options):
     writer = frame.write.format("pykafka-sink").mode("append").option("topic", topic)
     writer = writer.option("kafka.bootstrap.servers", kafka.bootstrap_servers)
     writer.options(**options).save()
-
-
-def numbers(kafka, topic):
-    return sorted(int(value) for value in read_values(kafka.bootstrap_servers, topic))
 
 
 def told_by_workers(kafka, topic):
@@ -92,37 +52,7 @@ def test_a_batch_is_written_by_workers_of_the_daemon_which_are_used_again(spark,
     assert all(DAEMON in command for command in workers.values()), workers
     assert len({*workers, *again}) <= 2, "as many as task slots"
     write(spark, kafka, plain)
-    assert numbers(kafka, plain) == list(range(ROWS))
-
-
-@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-def test_a_stream_is_written_whole(spark, kafka, new_topic, tmp_path, guarantee):
-    topic, source = new_topic(), str(tmp_path / "in")
-    spark.range(0, ROWS, 1, 6).write.parquet(source)
-    options = {"delivery.guarantee": guarantee, "topic": topic}
-    if guarantee == "exactly-once":
-        options["transactional.id.prefix"] = topic
-        options["transaction.log.replication.factor"] = "1"
-    query = (
-        spark.readStream.schema("id BIGINT")
-        .option("maxFilesPerTrigger", "2")
-        .parquet(source)
-        .selectExpr("cast(id as string) value")
-        .writeStream.format("pykafka-sink")
-        .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-        .options(**options)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    assert numbers(kafka, topic) == list(range(ROWS))
-
-
-def test_a_worker_that_is_killed_is_forked_anew(spark, kafka, new_topic):
-    topic = new_topic()
-    write(spark, kafka, topic, interceptors=f"{__name__}:KillFirst")
-    assert sorted(set(numbers(kafka, topic))) == list(range(ROWS))
+    assert sorted(map(int, read_values(kafka.bootstrap_servers, plain))) == list(range(ROWS))
 
 
 def test_other_python_code_of_the_application_runs_in_these_workers(spark):
@@ -146,16 +76,3 @@ def test_other_python_code_of_the_application_runs_in_these_workers(spark):
     assert rows.select(doubled("id").alias("d")).agg({"d": "sum"}).first()[0] == 999_000
     draws = [row.drawn for row in rows.select(drawn("id").alias("drawn")).collect()]
     assert len(set(draws)) == len(draws), "workers draw the same random numbers"
-
-
-def test_what_cannot_be_loaded_fails_no_other_python_code(spark, tmp_path):
-    (tmp_path / "crc32c.py").write_text("raise ImportError('broken')\n")
-
-    @udf("string", useArrow=False)
-    def parent(_):
-        return " ".join(psutil.Process(os.getppid()).cmdline())
-
-    spark.stop()
-    with session(spark_executorEnv_PYTHONPATH=str(tmp_path)) as another:
-        (found,) = another.range(1).select(parent("id").alias("parent")).collect()
-    assert "pyspark.daemon" in found.parent

@@ -1,10 +1,12 @@
 """examples/kubernetes: linted, and in step with each other and with the sink's options."""
 
 import json
+import sys
 
 import pytest
 
-from evidence.clusters.working import REPOSITORY, Environment, run, with_this_python
+from evidence.clusters.working import REPOSITORY, run, with_this_python
+from evidence.harness.environments import made
 from spark_kafka_sink.config.sink_options import SinkOptions
 
 EXAMPLES = REPOSITORY / "examples" / "kubernetes"
@@ -16,8 +18,7 @@ PREFIX = "spark.pykafka."
 
 @pytest.fixture(scope="module")
 def linters():
-    made = Environment("linters", LINTERS, sees_packages_of_tests=False)
-    return made.folder / "bin"
+    return made("linters", sys.executable, LINTERS).parent
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,6 @@
 """Batches, streams, foreachBatch and exactly-once on executors in JVMs of their own, also by YARN."""
 
-import os
 import shutil
-import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,54 +18,12 @@ from evidence.clusters.working import (
 from evidence.compatibility import results
 from evidence.harness.environments import clean_environment
 from evidence.harness.standalone import (
-    CLIENT_CONF,
     QUICK_CONF,
     SPARK_HOME,
     Processes,
     StandaloneCluster,
 )
 from spark_kafka_sink.localkafka import fetch_jars
-from tests.patience import PATIENCE_S
-
-COUNT_ON_EXECUTORS = """
-import sys
-from pyspark.sql import SparkSession
-builder = SparkSession.builder.master(sys.argv[1])
-for setting in sys.argv[2:]:
-    builder = builder.config(*setting.split("=", 1))
-spark = builder.getOrCreate()
-print("sum", spark.sparkContext.parallelize(range(4), 4).map(lambda n: n + 1).sum(), flush=True)
-input()
-print("sum", spark.sparkContext.parallelize(range(4), 4).map(lambda n: n + 2).sum(), flush=True)
-"""
-
-
-def test_executors_and_their_python_workers_are_known_and_end_with_the_cluster(tmp_path):
-    with StandaloneCluster(tmp_path) as cluster:
-        settings = [f"{name}={value}" for name, value in CLIENT_CONF.items()]
-        driver = subprocess.Popen(
-            [sys.executable, "-c", COUNT_ON_EXECUTORS, cluster.master, *settings],
-            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        assert driver.stdout.readline() == "sum 10\n"
-        executors = cluster.executors()
-        assert [one.worker for one in executors] == [0, 1]
-        assert all(one.python_workers() for one in executors)
-        assert all(len(one.python_processes()) >= 2 for one in executors)
-        cluster.kill_worker(0)
-        assert [one.worker for one in cluster.executors()] == [1]
-        cluster.start_worker(0)
-        said, _ = driver.communicate("go on\n", timeout=PATIENCE_S)
-        assert said == "sum 14\n"
-        assert driver.returncode == 0
-    assert cluster.processes() == []
-
-
-REFUSED = "Cluster deploy mode is currently not supported for python applications on standalone"
 
 
 @pytest.fixture(scope="module")
@@ -87,18 +43,6 @@ def test_local_cluster(job):
 def test_standalone_client_mode(cluster, job):
     run(cluster.submit(str(WORK), *job.arguments()), with_this_python())
     check_and_record(job, "standalone client", pyspark.__version__)
-
-
-def test_standalone_cluster_mode_is_refused_by_spark_for_python(cluster, job):
-    done = subprocess.run(
-        cluster.submit("--deploy-mode", "cluster", str(WORK), *job.arguments(), conf={}),
-        env=with_this_python(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert REFUSED in done.stderr
 
 
 def test_standalone_cluster_mode_by_a_submit_within_the_cluster(cluster, job):

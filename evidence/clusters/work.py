@@ -6,7 +6,8 @@ FOLDER has the input of streams, one file per micro-batch, and takes their check
 writes to a topic of its own, TOPIC-WHAT (a blank in WHAT is a "-"). With SPARK_REMOTE it is a client
 of Spark Connect. It imports nothing of these tests.
 
-Spark 3.5 has no data sources in Python that write: there it writes with the sink's functions, which
+What is written exactly once is written again: the job by its name, the last micro-batch because its commit is
+forgotten. Spark 3.5 has no data sources in Python that write: there it writes with the sink's functions, which
 its Python must have. FOLDER/refused-stream is made when Spark has refused the stream.
 """
 
@@ -26,6 +27,8 @@ EXACTLY_ONCE = {
 
 class Work:
     """The kinds of writes, each to its own topic."""
+
+    runs_of_a_job = 2
 
     def __init__(self, spark, servers, topic, folder):
         self._spark = spark
@@ -56,7 +59,10 @@ class Work:
         writer.options(**self._options(what), **more).save()
 
     def _exactly_once_batch(self, what):
-        self._batch(what, **{**EXACTLY_ONCE, "transactional.id.prefix": f"{self._topic}-job"})
+        named = {"write.id": "job", "write.version": "7"}
+        for _ in range(self.runs_of_a_job):  # the second one is dropped
+            prefix = {"transactional.id.prefix": f"{self._topic}-job"}
+            self._batch(what, **EXACTLY_ONCE, **prefix, **named)
 
     def _input(self):
         lines = self._spark.readStream.option("maxFilesPerTrigger", "1")
@@ -65,11 +71,15 @@ class Work:
     def _finish(self, writer, what):
         """Until the end of the input; Spark 4 keeps what has stopped a query for the caller."""
         checkpoint = f"{self._folder}/checkpoint-{what.replace(' ', '-')}"
-        query = started(writer.option("checkpointLocation", checkpoint).trigger(availableNow=True))
-        query.awaitTermination()
-        error = query.exception()
-        if error is not None:
-            raise error
+        writer = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+        for is_again in (False, True) if what.startswith("exactly-once") else (False,):
+            if is_again:
+                forget_last(Path(checkpoint, "commits"))
+            query = started(writer)
+            query.awaitTermination()
+            error = query.exception()
+            if error is not None:
+                raise error
 
     def _stream(self, what, **more):
         writer = self._input().writeStream.format("pykafka-sink")
@@ -89,6 +99,9 @@ class Work:
 
 class WorkOfFunctions(Work):
     """The same by ``write`` and ``batch_writer``; a stream by the data source must be refused."""
+
+    runs_of_a_job = 1
+    """Functions refuse a second write of one name in an application."""
 
     def _batch(self, what, **more):
         import spark_kafka_sink
@@ -118,6 +131,13 @@ class WorkOfFunctions(Work):
 
         sink = spark_kafka_sink.batch_writer({**self._options(what), **more})
         self._finish(self._input().writeStream.foreachBatch(sink), what)
+
+
+def forget_last(commits):
+    """As when the driver dies before Spark has written down that the last micro-batch is done."""
+    last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+    for name in (str(last), f".{last}.crc"):
+        (commits / name).unlink()
 
 
 def started(writer):

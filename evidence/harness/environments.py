@@ -77,13 +77,17 @@ def environment(pair, python):
     pandas: Spark 3.5 asks for it before mapInArrow, and no Spark 4 takes pandas 3. Not as
     ``pyspark[connect]``, of which 3.5's wants a NumPy that is too old for the newest pyarrow.
     """
-    folder = FOLDER / str(pair)
-    made_of = folder / "made-of.txt"
     packages = ["--editable", str(ROOT), f"pyspark=={pair.spark}", "pandas<3", *_OF_CONNECT]
-    pyproject = (ROOT / "pyproject.toml").read_bytes()
-    content = hashlib.sha256(pyproject + repr(packages).encode()).hexdigest()
+    return made(str(pair), python, packages, (ROOT / "pyproject.toml").read_bytes())
+
+
+def made(name, python, packages, stamp=b""):
+    """The interpreter of an environment with ``packages``, made once: again when these or ``stamp`` change."""
+    folder = FOLDER / name
+    made_of = folder / "made-of.txt"
+    content = hashlib.sha256(stamp + repr(packages).encode()).hexdigest()
     if not made_of.exists() or made_of.read_text(encoding="utf-8") != content:
-        subprocess.run([python, "-m", "venv", str(folder)], check=True)
+        subprocess.run([python, "-m", "venv", "--clear", str(folder)], check=True)
         pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
         subprocess.run([*pip, "install", "--quiet", *packages], check=True)
         made_of.write_text(content, encoding="utf-8")

@@ -1,7 +1,7 @@
 """The jobs that write while brokers fail, a batch and a stream of the same records, and what is found of them.
 
 The rows of a stream have a bad one now and then, which becomes a dead letter.
-A record's value begins with its id in ten digits. Its key names the sequence it belongs to: rows of
+A record's value begins with its id in ten digits, and goes on with the same letter. Its key names the sequence it belongs to: rows of
 one key are written by one task after the other, in rising order of their ids.
 """
 
@@ -18,9 +18,9 @@ from tests.reading import consumer
 
 ID_DIGITS = 10
 KEYS = 500
-_BATCH_TASKS = 4
-_FILES = 100
-_VALUE_BYTES = 100
+_TASKS = 4
+VALUE_BYTES = 100
+_PADDING = b"x" * (VALUE_BYTES - ID_DIGITS)
 _BAD_EVERY = 4_999
 
 
@@ -29,12 +29,9 @@ def _is_bad(number):
 
 
 def rows_of(ids, sequence, pause_ms, has_bad_rows=False):
-    """``pause_ms``: after each 1,000 rows of a task, so that the job outlasts the fault.
-
-    has_bad_rows: a few have a timestamp before 1970
-    """
+    """sequence: what a key begins with; has_bad_rows: a few have a timestamp before 1970"""
     pause = f"substring(java_method('java.lang.Thread', 'sleep', {pause_ms}L), 1, 0)"
-    padding = f"repeat('x', {_VALUE_BYTES - ID_DIGITS})"
+    padding = f"repeat('x', {VALUE_BYTES - ID_DIGITS})"
     is_bad = f"id % {_BAD_EVERY} = {_BAD_EVERY - 1}"
     timestamp = f"if({is_bad}, timestamp_millis(-1), null) as timestamp"
     return ids.selectExpr(
@@ -57,33 +54,59 @@ def dead_letter_options(topic):
     }
 
 
-def run_batch(spark, options, records, pause_ms, folder):
-    """``df.write``: four tasks, two at a time."""
-    ids = spark.range(0, records, 1, _BATCH_TASKS)
-    frame = rows_of(ids, "spark_partition_id()", pause_ms)
+class Shape(NamedTuple):
+    """Of a job.
+
+    pause_ms: after each 1,000 rows of a task, so that the job outlasts the fault
+    files, per_batch: of a stream, in all and in one micro-batch
+    is_shuffled: rows come out of files that executors keep, and that are lost with them
+    trigger: of a stream; None: one micro-batch at once after the other
+    """
+
+    pause_ms: int
+    files: int = 100
+    per_batch: int = 2
+    is_shuffled: bool = False
+    trigger: str | None = None
+
+
+def run_batch(spark, options, records, shape, folder):
+    """``df.write``: four tasks."""
+    ids = spark.range(0, records, 1, _TASKS)
+    frame = _shuffled(rows_of(ids, "spark_partition_id()", shape.pause_ms), shape)
     frame.write.format("pykafka-sink").mode("append").options(**options).save()
 
 
-def run_stream(spark, options, records, pause_ms, folder):
-    """``df.writeStream`` over files, two a micro-batch."""
+def run_stream(spark, options, records, shape, folder):
+    """``df.writeStream`` over files. A few rows are bad."""
     source = folder / "in"
     if not source.exists():
-        _write_files(spark, records, source)
-    ids = spark.readStream.schema("id BIGINT").option("maxFilesPerTrigger", "2")
-    frame = rows_of(ids.parquet(str(source)), f"id div {records // _FILES} % 2", pause_ms, True)
-    query = (
-        frame.writeStream.format("pykafka-sink")
+        write_files(spark, records, shape.files, source)
+    files = spark.readStream.schema("id BIGINT").option("maxFilesPerTrigger", shape.per_batch)
+    sequence = f"id div {records // shape.files} % {shape.per_batch}"
+    frame = rows_of(files.parquet(str(source)), sequence, shape.pause_ms, has_bad_rows=True)
+    writer = (
+        _shuffled(frame, shape)
+        .writeStream.format("pykafka-sink")
         .options(**options, **dead_letter_options(options["topic"]))
         .option("timestamp.column", "timestamp")
         .option("checkpointLocation", str(folder / f"checkpoint-{options['topic']}"))
-        .trigger(availableNow=True)
-        .start()
     )
-    query.awaitTermination()
+    if shape.trigger is None:
+        writer.trigger(availableNow=True).start().awaitTermination()
+        return
+    query = writer.trigger(processingTime=shape.trigger).start()
+    query.processAllAvailable()
+    query.stop()
 
 
-def _write_files(spark, records, source):
-    spark.range(0, records, 1, _FILES).write.parquet(str(source))
+def _shuffled(frame, shape):
+    return frame.repartition(_TASKS, "key") if shape.is_shuffled else frame
+
+
+def write_files(spark, records, count, source):
+    """Write the files that a stream reads."""
+    spark.range(0, records, 1, count).write.parquet(str(source))
     for number, path in enumerate(sorted(source.glob("part-*"))):
         # A stream takes files in order of their modification time.
         os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
@@ -140,7 +163,9 @@ def _ids(bootstrap_servers, topic, partitions):
                     assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
                     ended.add(message.partition())
                 else:
-                    yield int(message.value()[:ID_DIGITS]), message.partition(), message.key()
+                    value = message.value()
+                    assert value[ID_DIGITS:] == _PADDING, f"not a value of the job: {value}"
+                    yield int(value[:ID_DIGITS]), message.partition(), message.key()
     finally:
         reader.close()
 

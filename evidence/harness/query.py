@@ -16,13 +16,12 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 
 from evidence.harness.crash import announce_driver
-from evidence.harness.jobs import ID_DIGITS, KEYS
+from evidence.harness.jobs import ID_DIGITS, KEYS, VALUE_BYTES
 from spark_kafka_sink.config.sink_options import UNIX_SOCKETS
 
 TASKS = 4
 BEGUN = ".begun"
 """Suffix of a file beside ``stop``: the query has begun to stop, and is interrupted."""
-_VALUE_BYTES = 100
 
 
 class Settings(NamedTuple):
@@ -88,7 +87,7 @@ def main(path):
         rows.where(f"value < {settings.records}")
         .selectExpr(
             f"cast(value % {KEYS} as string) as key",
-            f"concat(lpad(value, {ID_DIGITS}, '0'), repeat('x', {_VALUE_BYTES - ID_DIGITS})) value",
+            f"concat(lpad(value, {ID_DIGITS}, '0'), repeat('x', {VALUE_BYTES - ID_DIGITS})) value",
         )
         .writeStream.format("pykafka-sink")
         .options(**settings.options)

@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from evidence.harness.crash import ATTEMPTS, HOLD, Trap
 from spark_kafka_sink.base.model import TopicPartition, format_address
-from spark_kafka_sink.localkafka import LocalKafka
+from spark_kafka_sink.localkafka import LocalKafka, LocalKafkaError
 from spark_kafka_sink.localkafka.settings import CONTROLLER_LISTENER
 from spark_kafka_sink.network.admin import AdminClient as ProductAdmin
 from spark_kafka_sink.transactions.decision_log import LogPartition
@@ -142,6 +142,27 @@ def linked_brokers(version):
         )
         links.know(kafka)
         yield LinkedBrokers(stack.enter_context(kafka), links)
+
+
+@contextlib.contextmanager
+def proxied_kafka(brokers, proxy=TcpProxy, **more):
+    """Brokers with a second listener, PROXIED, that clients reach through proxies only: both."""
+    with contextlib.ExitStack() as stack:
+
+        def target_of(broker_id):
+            try:
+                return kafka.address(broker_id, "PROXIED")
+            except LocalKafkaError as error:  # it is being stopped, and a client still tries
+                raise ConnectionRefusedError(str(error)) from error
+
+        proxies = [
+            stack.enter_context(proxy(lambda b=broker_id: target_of(b)))
+            for broker_id in range(1, brokers + 1)
+        ]
+        advertised = {"PROXIED": [one.address for one in proxies]}
+        listeners = {"PROXIED": "PLAINTEXT"}
+        kafka = PatientKafka(brokers, listeners=listeners, advertised=advertised, **more)
+        yield stack.enter_context(kafka), proxies
 
 
 _ASK_TIMEOUT_S = 5.0

@@ -230,6 +230,20 @@ class StandaloneCluster(Processes):
         return self.launch(name, [spark_class, f"{_DEPLOY}.{class_name}", *arguments])
 
 
+RACKS = {1: "zone-a", 2: "zone-b", 3: "zone-c"}
+"""Of brokers, beside ``InZones``."""
+_ZONE_OF_WORKER = {"worker-0": "zone-a", "worker-1": "zone-b"}
+
+
+class InZones(StandaloneCluster):
+    """Each worker, with its executors, has the variable AZ of its own; nothing else has one."""
+
+    def launch(self, name, command, environment=None):
+        zone = _ZONE_OF_WORKER.get(name)
+        own = environment if zone is None else {**self._environment, "AZ": zone}
+        return super().launch(name, command, own)
+
+
 def _executors(worker, pid):
     for process in psutil.Process(pid).children():
         try:

@@ -1,6 +1,5 @@
 """What kfake's brokers do to connections, answers and leaders, the errors that they answer, and their versions."""
 
-import logging
 import random
 import threading
 
@@ -8,14 +7,8 @@ import pytest
 
 from evidence.kfake.writing import ROWS_PER_CHUNK, Numbers
 from spark_kafka_sink.base.errors import KafkaSinkError
-from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.producer import telemetry
-from spark_kafka_sink.producer.producer import POOL
-from spark_kafka_sink.spark.commit import KafkaCommitMessage
-from spark_kafka_sink.spark.task import write_rows
-from tests.broker.producing import batch_of, open_producer, plan_of
 from tests.broker.test_records import CODECS
-from tests.patience import PATIENCE_MS, eventually, until
+from tests.patience import eventually
 
 THROTTLE_MS = 300
 BROKERS = 3
@@ -28,14 +21,6 @@ def test_connections_that_end_instead_of_an_answer(cluster, what, api):
     numbers = Numbers(cluster).create()
     cluster.do(what, api=api, count=1 if api == "InitProducerID" else 3)
     numbers.deliver()
-
-
-def test_answers_that_are_lost_at_any_time(cluster):
-    numbers = Numbers(cluster, chunks=40).create()
-    metrics = numbers.deliver(
-        lambda n: cluster.do("lose", api="Produce", count=1, skip=n % 4) if n % 4 == 0 else None
-    )
-    assert metrics.retries > 0
 
 
 def test_an_answer_that_comes_after_its_request_was_sent_again(new_cluster):
@@ -59,19 +44,6 @@ def test_an_answer_that_comes_after_its_request_was_sent_again(new_cluster):
 
 
 SHORT = {"request_timeout_ms": "500", "delivery_timeout_ms": "900000"}
-
-
-def test_leaders_that_move(cluster):
-    """Before each chunk, each partition to another broker."""
-    numbers = Numbers(cluster, chunks=40).create()
-
-    def move(number):
-        for partition in range(numbers.partitions):
-            node = (number + partition) % BROKERS
-            cluster.do("move", topic=numbers.topic, partition=partition, node=node)
-
-    numbers.deliver(move)
-    assert len({seen.node for seen in cluster.requests("Produce")}) == BROKERS
 
 
 def test_a_broker_that_throttles_is_left_alone(new_cluster):
@@ -210,47 +182,6 @@ def test_what_may_be_there_later_is_asked_for_again(cluster, api, error):
     cluster.do("fault", api=api, error=error, count=3, **topic)
     numbers.deliver()
     assert cluster.do("hits") == 3
-
-
-def test_batches_that_are_too_large_are_split(cluster):
-    numbers = Numbers(cluster).create(**{"max.message.bytes": "1000"})
-    metrics = numbers.deliver(batch_size="16384")
-    assert metrics.batch_splits > 0
-
-
-def test_the_last_push_is_taken(cluster, caplog, monkeypatch):
-    monkeypatch.setattr(telemetry, "CLOSE_TIMEOUT_MS", PATIENCE_MS)
-    caplog.set_level(logging.WARNING, "spark_kafka_sink")
-    cluster.create_topic("watched", 3)
-    producer = open_producer(cluster.bootstrap_servers, linger_ms="0")
-    batch = batch_of(value=[b"a"])
-    producer.append(batch, plan_of(batch, "watched"))
-    producer.flush()
-    told = producer.telemetry
-    assert told is not None
-    until(lambda: told.subscription is not None)
-    producer.close()
-    assert told.state is telemetry.State.TERMINATED
-    assert [record.getMessage() for record in caplog.records] == []
-
-
-@pytest.mark.parametrize(("query_id", "tasks_push"), [(None, [1, 2]), ("q", [0, 0])])
-def test_a_jobs_task_pushes_at_its_end_and_a_querys_at_the_interval(cluster, query_id, tasks_push):
-    """Nobody closes the producer: the process is Spark's."""
-    cluster.create_topic("watched", 3)
-    given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "topic": "watched"}
-    options = SinkOptions.parse(given)
-    batch = batch_of(value=[b"a"])
-    subscriptions = [1, 2] if query_id is None else [1, 1]
-    try:
-        for pushes, asked in zip(tasks_push, subscriptions):
-            message = KafkaCommitMessage(0, 0, query_id)
-            write_rows([batch], options, plan_of(batch, "watched"), message)
-            until(lambda asked=asked: len(cluster.requests("GetTelemetrySubscriptions")) == asked)
-            until(lambda pushes=pushes: len(cluster.requests("PushTelemetry")) == pushes)
-    finally:
-        POOL.close()
-    until(lambda: len(cluster.requests("PushTelemetry")) == (2 if query_id is None else 1))
 
 
 VERSIONS = (

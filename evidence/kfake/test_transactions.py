@@ -31,22 +31,6 @@ def commit(query):
     assert committed(query.kafka, query.topic, "read_uncommitted") == ROWS
 
 
-def test_a_unit_is_invisible_and_then_committed(query):
-    plan, written = query.begin()
-    assert committed(query.kafka, query.topic) == []
-    query.protocol.commit(plan, UNIT, written)
-    assert_committed(query.kafka, query.topic, ROWS)
-
-
-def test_an_aborted_unit_is_never_visible(query):
-    plan, _ = query.begin()
-    query.protocol.abort(plan.driver)
-    plan, written = query.begin()
-    query.protocol.commit(plan, UNIT, written)
-    assert_committed(query.kafka, query.topic, ROWS)
-    assert len(committed(query.kafka, query.topic, "read_uncommitted")) == 2 * len(ROWS)
-
-
 def test_what_was_decided_is_committed_by_the_next_driver(query):
     query.decide()
     plan, _ = query.begin()

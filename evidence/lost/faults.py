@@ -22,71 +22,16 @@ from pyspark.sql import SparkSession
 
 from evidence.harness.crash import HOLD, STRAGGLE, Trap
 from evidence.harness.driver import Traps
-from evidence.harness.jobs import dead_letter_options, rows_of
+from evidence.harness.jobs import Shape, write_files
 from evidence.harness.standalone import CLIENT_CONF, SPECULATION, StandaloneCluster
-from tests.local_kafka import PatientKafka
 from tests.patience import PATIENCE_S, eventually
-from tests.proxy import TcpProxy
 from tests.reading import consumer
 
 RECORDS = 100_000
 ROWS_PER_ARROW_BATCH = 1000
 MICRO_BATCHES = 4
-_TASKS = 4
-_FILES = MICRO_BATCHES * _TASKS
-
-
-class Shape(NamedTuple):
-    """Of a job. is_shuffled: rows come out of files that executors keep, and that are lost with them.
-
-    pause_ms: after each 1,000 rows of a task; trigger: of a stream, None: one micro-batch at once
-    after the other.
-    """
-
-    is_shuffled: bool = False
-    pause_ms: int = 20
-    trigger: str | None = None
-
-
-def prepare(spark, folder):
-    """Write the files that streams read."""
-    source = folder / "in"
-    spark.range(0, RECORDS, 1, _FILES).write.parquet(str(source))
-    for number, path in enumerate(sorted(source.glob("part-*"))):
-        # A stream takes files in order of their modification time.
-        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
-
-
-def run_batch(spark, options, shape, folder):
-    """``df.write``."""
-    ids = spark.range(0, RECORDS, 1, _TASKS)
-    frame = rows_of(ids, "spark_partition_id()", shape.pause_ms)
-    if shape.is_shuffled:
-        frame = frame.repartition(_TASKS, "key")
-    frame.write.format("pykafka-sink").mode("append").options(**options).save()
-
-
-def run_stream(spark, options, shape, folder):
-    """``df.writeStream``, four micro-batches."""
-    ids = spark.readStream.schema("id BIGINT").option("maxFilesPerTrigger", str(_TASKS))
-    files = ids.parquet(str(folder / "in"))
-    frame = rows_of(files, f"id div {RECORDS // _FILES}", shape.pause_ms, has_bad_rows=True)
-    if shape.is_shuffled:
-        frame = frame.repartition(_TASKS, "key")
-    writer = (
-        frame.writeStream.format("pykafka-sink")
-        .options(**options, **dead_letter_options(options["topic"]))
-        .option("checkpointLocation", str(folder / f"checkpoint-{options['topic']}"))
-    )
-    if shape.trigger is None:
-        writer.trigger(availableNow=True).start().awaitTermination()
-        return
-    query = writer.trigger(processingTime=shape.trigger).start()
-    query.processAllAvailable()
-    query.stop()
-
-
-JOBS = {"batch": run_batch, "stream": run_stream}
+_FILES = 16
+_SHAPE = Shape(pause_ms=20, files=_FILES, per_batch=_FILES // MICRO_BATCHES)
 
 
 WORKERS = 2
@@ -190,19 +135,6 @@ class Application:
         assert eventually(is_whole), f"executors: {self.executors()}\n{self.cluster.log('master')}"
 
 
-_PROXIED = "PROXIED"
-
-
-@contextmanager
-def kafka_and_proxy():
-    """A broker with a second listener, which clients reach through a proxy only."""
-    with TcpProxy(lambda: kafka.address(1, _PROXIED)) as proxy:
-        advertised = {_PROXIED: [proxy.address]}
-        kafka = PatientKafka(listeners={_PROXIED: "PLAINTEXT"}, advertised=advertised)
-        with kafka:
-            yield kafka, proxy
-
-
 @contextmanager
 def application(kafka, proxy, folder, conf):
     """``conf``: of Spark, besides CONF."""
@@ -217,7 +149,7 @@ def application(kafka, proxy, folder, conf):
             builder = builder.config(name, value)
         spark = builder.getOrCreate()
         try:
-            prepare(spark, folder)
+            write_files(spark, RECORDS, _FILES, folder / "in")
             yield Application(cluster, spark, kafka, proxy, folder)
         finally:
             spark.stop()
@@ -338,7 +270,7 @@ class Fault(NamedTuple):
     happen: Callable[..., Note] | None = None
     meanwhile: Callable[..., Note] | None = None
     group: str = "plain"
-    shape: Shape = Shape()
+    shape: Shape = _SHAPE
     of_tasks: bool = False
     only_point: str | None = None
     is_proxied: bool = False
@@ -490,7 +422,7 @@ def slow_down(application, rng, is_over):
 
 _SLOW = 3
 _UNHEARD_S = 5.0
-_SHUFFLED = Shape(is_shuffled=True)
+_SHUFFLED = _SHAPE._replace(is_shuffled=True)
 FAULTS = {
     "python worker": Fault("SIGKILL of a Python worker", kill_python_worker, of_tasks=True),
     "executor": Fault("SIGKILL of an executor's JVM", kill_executor, shape=_SHUFFLED),
@@ -533,7 +465,7 @@ FAULTS = {
         "dynamic allocation with shuffle tracking: executors come and go",
         meanwhile=let_come_and_go,
         group=DYNAMIC,
-        shape=Shape(is_shuffled=True, trigger="5 seconds"),
+        shape=_SHUFFLED._replace(trigger="5 seconds"),
     ),
     "speculation": Fault(
         "slow tasks get a second attempt by speculation", meanwhile=slow_down, group="speculation"

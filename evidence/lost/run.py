@@ -18,23 +18,21 @@ from itertools import groupby
 from pathlib import Path
 
 from evidence.chaos.table import LOST, read, write_lost
-from evidence.harness.jobs import dead_letter_topic, judge_job
+from evidence.harness.jobs import JOBS, dead_letter_topic, judge_job
 from evidence.harness.planning import parser_of, show
-from evidence.harness.scene import lingering
+from evidence.harness.scene import lingering, proxied_kafka
 from evidence.lost.faults import (
     AT_LEAST_ONCE,
     CONFS,
     DYNAMIC,
     EXACTLY_ONCE,
     FAULTS,
-    JOBS,
     KILLS,
     PARTITIONS,
     RECORDS,
     application,
     await_instant,
     choose,
-    kafka_and_proxy,
 )
 
 _KEY = ("fault", "job", "guarantee", "number")
@@ -48,7 +46,7 @@ class Running:
     def __init__(self, app, job, options, fault):
         self.failure = ""
         self._app = app
-        self._run = lambda: JOBS[job](app.spark, options, fault.shape, app.folder)
+        self._run = lambda: JOBS[job](app.spark, options, RECORDS, fault.shape, app.folder)
         self._thread = threading.Thread(target=self._note_failure)
         self._thread.start()
 
@@ -180,7 +178,7 @@ def main(words=None):
     if arguments.plan:
         return show(key for group in CONFS for key in keys_of(arguments, group))
     results = []
-    with kafka_and_proxy() as (kafka, proxy), tempfile.TemporaryDirectory() as folder:
+    with proxied_kafka(1) as (kafka, (proxy,)), tempfile.TemporaryDirectory() as folder:
         for group, conf in CONFS.items():
             rounds = [list(keys) for _, keys in groupby(keys_of(arguments, group), lambda k: k[3])]
             if not rounds:

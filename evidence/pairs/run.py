@@ -20,6 +20,7 @@ from pathlib import Path
 
 import fastavro
 
+from evidence.harness import pages
 from evidence.harness.environments import ON_CLUSTERS, PAIRS, ROOT, environment, interpreter
 from evidence.harness.planning import parser_of, show
 from evidence.pairs.covering import FACTORS, all_pairs, jobs, pairs_of
@@ -33,7 +34,6 @@ from tests.reading import read_topic
 from tests.twin import partition_for_key
 
 RESULTS = Path(__file__).with_name("results.json")
-PAGE = ROOT / "docs" / "internals" / "pairs.md"
 FEWEST_JOBS = 60
 MECHANISMS = {"SCRAM": "SCRAM-SHA-512", "PLAIN": "PLAIN"}
 RATE = 400_000
@@ -258,31 +258,26 @@ def run(wanted, kafka, folder):
             spark.close()
 
 
-def page(seed, results):
-    """The page for maintainers."""
-    covered = set().union(*(pairs_of(result["factors"]) for result in results))
-    missing = all_pairs() - covered
-    bad = [result for result in results if result["problems"]]
-    doubled = sum(result["doubled"] > 0 for result in results)
-    lines = [
-        "# Pairs of capabilities",
-        "",
-        "For maintainers: what is shown of capabilities together, by `make evidence NAME=pairs`. Every two levels of",
-        "two factors meet in at least one job on real Spark and Kafka. Each job writes 3,000 rows, and",
-        "one of its Python workers is killed in its second Arrow batch. confluent-kafka reads the topics",
-        "back, and each row is compared: content, key, headers, timestamp, partition, dead letters.",
-        "",
-        f"Seed {seed}: {len(results)} jobs cover {len(all_pairs()) - len(missing)} of the "
-        f"{len(all_pairs())} pairs that are possible. The checks of {len(bad)} jobs failed.",
-        f"In {doubled} jobs with at-least-once, rows were written twice after the killed worker, as that",
-        "guarantee allows.",
-        "",
-        "| factor | levels |",
-        "| --- | --- |",
-        *(f"| {factor} | {', '.join(levels)} |" for factor, levels in FACTORS.items()),
-        "",
-    ]
-    return "\n".join(lines)
+def tables():
+    """Of docs/internals/pairs.md."""
+    kept = json.loads(RESULTS.read_text(encoding="utf-8"))
+    covered = set().union(*(pairs_of(result["factors"]) for result in kept["jobs"]))
+    figures = {
+        "seed": kept["seed"],
+        "jobs": len(kept["jobs"]),
+        "pairs that are possible": len(all_pairs()),
+        "pairs in these jobs": len(all_pairs() & covered),
+        "jobs whose checks failed": sum(bool(result["problems"]) for result in kept["jobs"]),
+        "jobs with rows that were written twice": sum(r["doubled"] > 0 for r in kept["jobs"]),
+    }
+    factors = ((factor, ", ".join(levels)) for factor, levels in FACTORS.items())
+    return {
+        "figures": pages.table(["what", "how many"], figures.items()),
+        "factors": pages.table(["factor", "levels"], factors),
+    }
+
+
+PAGES = {pages.DOCS / "internals/pairs.md": tables}
 
 
 def main(words=None):
@@ -308,5 +303,5 @@ def main(words=None):
     print(f"{len(results)} jobs, {len(bad)} failed: {[r['number'] for r in bad]}")
     if not arguments.only:
         RESULTS.write_text(json.dumps({"seed": arguments.seed, "jobs": results}, indent=1) + "\n")
-        PAGE.write_text(page(arguments.seed, results), encoding="utf-8")
+        pages.write(PAGES)
     return 1 if bad else 0

@@ -169,87 +169,15 @@ def prefix_forgotten(world):
     world.save(world.rows("'v' as value"), world.topic("out"), linger_ms=5)
 
 
-@case(out=2)
-def empty_frame(world):
-    """No rows"""
-    world.save(world.rows(*KEYED, count=0), world.topic("out"))
-
-
-@case(out=1)
-def tombstones_and_empty(world):
-    """Null, empty and absent keys and values stay what they are"""
-    world.save(
-        world.rows(
-            "case id % 3 when 0 then null when 1 then '' else 'k' end as key",
-            "case cast(id / 3 as int) when 0 then null when 1 then '' else 'v' end as value",
-            count=9,
-        ),
-        world.topic("out"),
-    )
-
-
-@case(out=3)
-def columns_in_any_order(world):
-    """Order does not matter, other columns are ignored, strings and binaries are taken"""
-    world.save(
-        world.rows(
-            "id as other",
-            "cast(cast(id as string) as binary) as value",
-            "array(id) as more",
-            "cast(cast(id as string) as binary) as key",
-        ),
-        world.topic("out"),
-    )
-
-
-@case(one=3, two=4)
-def topic_of_each_row(world):
-    """Rows go to the topics that they name"""
-    one, two = world.topic("one"), world.topic("two")
-    world.save(world.rows(*KEYED, f"if(id % 2 = 0, '{one}', '{two}') as topic", count=1000))
-
-
-@case(out=1)
-def option_before_null_topics(world):
-    """With the option topic the column is not looked at"""
-    frame = world.rows(*KEYED, "if(id = 0, null, 'nowhere') as topic")
-    world.save(frame, world.topic("out"))
-
-
 @case(out=1)
 def too_large(world):
     """A record larger than kafka.max.request.size"""
     world.save_refused(world.rows("repeat('x', 2000000) as value", count=1), world.topic("out"))
 
 
-@case(out=3)
-def order_in_partition(world):
-    """Rows of a task keep their order in each partition"""
-    world.save(
-        world.rows("cast(id % 3 as int) as partition", KEYED[1], count=9000), world.topic("out")
-    )
-    return {"in order": ["out"]}
-
-
-@case(**dict.fromkeys(("none", "gzip", "snappy", "lz4", "zstd"), 3))
-def codecs(world):
-    """Every codec"""
-    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
-        rows = world.rows(*KEYED, count=2000)
-        world.save(rows, world.topic(codec), kafka_compression_type=codec)
-
-
-@case(out=3, leader=3)
-def acks(world):
-    """kafka.acks=1 and all"""
-    world.save(world.rows(*KEYED), world.topic("leader"), kafka_acks="1")
-    world.save(world.rows(*KEYED), world.topic("out"), kafka_acks="all")
-
-
 MICRO_BATCH = "KafkaSinkMicroBatchStreamingSuite"
 _BATCHES = ((1, 2, 3, 4, 5), (6, 7, 8, 9, 10))
 _AVAILABLE = {"availableNow": True}
-_TCP_ESTABLISHED = "01"
 
 
 @case(MICRO_BATCH, out=3)
@@ -338,35 +266,6 @@ def stream_in_complete_mode(world):
     world.feed(query, ("a", "a", "b"), ("c", "b", "d"))
 
 
-@case(out=3)
-def stream_that_is_restarted(world):
-    """Goes on where it was, nothing twice"""
-    for batch in _BATCHES:
-        query = world.start(world.lines(), world.topic("out"), checkpoint="same")
-        world.feed(query, batch)
-
-
-@case(out=3)
-def stream_of_what_is_available(world):
-    """trigger(availableNow=True), with a restart"""
-    for batch in _BATCHES:
-        world.put(*batch)
-        trigger = {"trigger": _AVAILABLE, "checkpoint": "same"}
-        world.start(world.lines(), world.topic("out"), **trigger).awaitTermination()
-
-
-@case(out=3)
-def stream_by_foreach_batch(world):
-    """A batch write inside foreachBatch"""
-
-    def write(frame, batch_id):
-        world.save(frame, world.topic("out"))
-
-    writer = world.lines().writeStream.foreachBatch(write)
-    writer = writer.option("checkpointLocation", str(world.folder / "checkpoint"))
-    world.feed(writer.start(), *_BATCHES)
-
-
 def _numbers_of_kafka(world):
     """A stream of what is written to the topic ``source`` first."""
     source = world.topic("source")
@@ -412,34 +311,6 @@ def stream_in_real_time_mode(world):
     finally:
         query.stop()
     return {}
-
-
-def _connections(servers):
-    """Connections to the broker, of all processes of this machine."""
-    port = int(servers.rsplit(":", 1)[1])
-    count = 0
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with open(table, encoding="utf-8") as lines:
-            for line in list(lines)[1:]:
-                remote, state = line.split()[2:4]
-                count += int(remote.rsplit(":", 1)[1], 16) == port and state == _TCP_ESTABLISHED
-    return count
-
-
-@case("InternalKafkaProducerPoolSuite", out=3)
-def stream_keeps_its_producers(world):
-    """Connections do not grow over 12 micro-batches"""
-    counts = []
-    query = world.start(world.lines("value as key", "value"), world.topic("out"))
-    try:
-        for number in range(12):
-            world.put(number)
-            query.processAllAvailable()
-            counts.append(_connections(world.servers))
-    finally:
-        query.stop()
-    # A producer for each micro-batch would leave ten; two slots may each have begun late.
-    return {"connections are flat": counts[-1] - counts[1] <= 4}
 
 
 def session(jars, folder):

@@ -1,6 +1,6 @@
-"""What make evidence NAME=parity has seen, in results.json, and docs/internals/parity.md, which is made of it.
+"""What make evidence NAME=parity has seen, in results.json, and the tables that are made of it.
 
-``python -m evidence pages`` writes it.
+python -m evidence pages
 """
 
 from __future__ import annotations
@@ -10,30 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evidence.compatibility.results import version
+from evidence.harness.pages import DOCS, table
 from evidence.parity import cases
 from evidence.parity.world import CASES
 
 __all__ = ["cases"]
 RESULTS = Path(__file__).with_name("results.json")
-DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "parity.md"
-_HEAD = """\
-# Parity with Spark's own sink: every case
-
-For maintainers: the tests of Spark's own Kafka sink, and more of the same kind, as cases that write through both sinks
-in one Spark session. `make evidence NAME=parity` writes this page. Users read [what differs](../parity.md).
-
-- *same*: another client read the same rows, with the same keys, values and headers, from the same partitions. Or both
-  sinks rejected the rows in the same words.
-- *differs*: [the differences](#differences) say how.
-- *none*: this Spark does not have it.
-
-If a suite is named, the case is one of its tests in Python.
-
-"""
-_CLASSES = """
-Spark's `KafkaSinkBatchSuite` is two, for sources of versions 1 and 2. Not among the cases: tests of parts
-that only its own sink has (the reference counts of its producers' pool, delegation tokens), and of sources.
-"""
 
 
 class Result(NamedTuple):
@@ -61,44 +43,33 @@ def replace(results, spark):
     RESULTS.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
-def render():
+def tables():
+    """Of docs/internals/parity.md."""
     results = read()
     sparks = sorted({result.spark for result in results}, key=version)
     outcomes = {(result.case, result.spark): result.outcome for result in results}
-    head = "".join(f" {spark} |" for spark in sparks)
-    parts = [
-        _HEAD,
-        f"| case | Spark's suite |{head}\n",
-        "| --- | --- |",
-        " --- |" * len(sparks),
-        "\n",
-    ]
-    for case in CASES.values():
-        cells = (outcomes.get((case.name, spark), SKIPPED) for spark in sparks)
-        shown = "".join(f" {'none' if cell == SKIPPED else cell} |" for cell in cells)
-        kind = "stream: " if case.name.startswith("stream") else ""
-        parts.append(f"| {kind}{_lower(case.shows)} | {case.suite} |{shown}\n")
-    parts += [_CLASSES, "\nRun with:\n\n", *_versions(results)]
-    parts += ["\n## Differences\n\n| case | difference |\n| --- | --- |\n", *_differences()]
-    return "".join(parts)
-
-
-def _versions(results):
-    yield "| Spark | Python | Spark's own sink | date |\n| --- | --- | --- | --- |\n"
-    rows = {(r.spark, r.python, r.sink, r.date) for r in results}
-    for spark, python, sink, date in sorted(rows, key=lambda row: version(row[0])):
-        yield f"| {spark} | {python} | {sink} | {date} |\n"
-
-
-def _differences():
-    grouped = {}
+    rows, differences = [], {}
     for name, case in CASES.items():
-        expected = EXPECTED.get(name, Expected())
-        if expected.outcome == DIFFERS:
-            grouped.setdefault(expected.why, []).append(case)
-    for why, alike in grouped.items():
-        shown = dict.fromkeys(_lower(case.shows) for case in alike)
-        yield f"| {'; '.join(shown)} | {why} |\n"
+        kind = "stream: " if name.startswith("stream") else ""
+        cells = (outcomes.get((name, spark), SKIPPED) for spark in sparks)
+        shown = ("none" if cell == SKIPPED else cell for cell in cells)
+        rows.append([kind + _lower(case.shows), case.suite, *shown])
+        if (expected := EXPECTED.get(name, Expected())).outcome == DIFFERS:
+            differences.setdefault(expected.why, {})[_lower(case.shows)] = None
+    runs = {(r.spark, r.python, r.sink, r.date) for r in results}
+    return {
+        "cases": table(["case", "Spark's suite", *sparks], rows),
+        "runs": table(
+            ["Spark", "Python", "Spark's own sink", "date"],
+            sorted(runs, key=lambda row: version(row[0])),
+        ),
+        "differences": table(
+            ["case", "difference"], (["; ".join(shown), why] for why, shown in differences.items())
+        ),
+    }
+
+
+PAGES = {DOCS / "internals/parity.md": tables}
 
 
 def _lower(text):
@@ -227,8 +198,3 @@ EXPECTED = {
     ),
 }  # fmt: skip
 """Cases that are not here: nothing is refused, and both write the same."""
-
-
-def main():
-    """Write the document from the results."""
-    DOCUMENT.write_text(render(), encoding="utf-8")

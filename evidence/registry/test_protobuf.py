@@ -3,22 +3,14 @@
 make evidence NAME=registry
 """
 
-import base64
-
 import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
 
-from spark_kafka_sink.base.errors import SchemaError
-from spark_kafka_sink.config.sink_options import SinkOptions
+from evidence.registry.test_registry import Writing as OfAvro
 from spark_kafka_sink.registry import schemas
-from spark_kafka_sink.spark.commit import KafkaCommitMessage
-from spark_kafka_sink.spark.planning import plan_schemas
-from spark_kafka_sink.spark.row_planning import plan_rows
-from spark_kafka_sink.spark.task import write_rows
 from tests.formats import protobuf_files
 from tests.formats.protobuf_files import add_enum, add_field, add_map, file_of
-from tests.reading import read_topic
 
 registry_client = pytest.importorskip("confluent_kafka.schema_registry")
 protobuf = pytest.importorskip("confluent_kafka.schema_registry.protobuf")
@@ -93,68 +85,46 @@ def fill(message, name):
     add_map(message, "seats", "string", "int32", name.rpartition(".")[0])
 
 
-class Writing:
+class Writing(OfAvro):
     """Plans and writes as Spark has it done."""
 
     def __init__(self, kafka, registry, topic, folder):
-        self.kafka, self.registry, self.topic = kafka, registry, topic
-        self.client = registry_client.SchemaRegistryClient({"url": registry.url})
+        super().__init__(kafka, registry, topic)
         self.file = folder / "flights.desc"
         self.data = protobuf_files.descriptor_set(flights())
         self.file.write_bytes(self.data)
 
-    def write(self, has_file=True, **more):
-        message = more.pop("message", "air.Flight")
-        given = {
-            "kafka.bootstrap.servers": self.kafka.bootstrap_servers,
-            "topic": self.topic,
-            "schema.registry.url": self.registry.url,
-            "value.format": "protobuf",
-            **{name.replace("_", "."): value for name, value in more.items()},
-        }
+    def write_flights(self, has_file=True, message="air.Flight", **more):
+        given = {"value.format": "protobuf", **more}
         if has_file:
             given["value.protobuf.descriptor.file"] = str(self.file)
             given["value.protobuf.message"] = message
-        options = SinkOptions.parse(given)
-        planned, options = plan_schemas(plan_rows(COLUMNS, options), options)
-        commit = KafkaCommitMessage(0, 0)
-        arrays = [pa.array([row[f.name] for row in ROWS], f.type) for f in ARROW]
-        batch = pa.record_batch(arrays, schema=ARROW)
-        write_rows([batch], options, planned.positions, commit, None, planned.plan)
+        self.write(COLUMNS, ROWS, ARROW, **given)
 
     def values(self, name="air.Flight"):
         """By Confluent's own deserializer, which asks the registry for the schema of the id."""
         kind = protobuf_files.message_class(self.data, name)
         read = protobuf.ProtobufDeserializer(kind, {"use.deprecated.format": False}, self.client)
         context = serialization.SerializationContext(self.topic, serialization.MessageField.VALUE)
-        return [
-            read(record.value, context)
-            for record in read_topic(self.kafka.bootstrap_servers, self.topic)
-        ]
+        return [str(read(record.value, context)) for record in self.records()]
 
     def expected(self, name="air.Flight"):
         kind = protobuf_files.message_class(self.data, name)
-        return [protobuf_files.fill(kind(), row) for row in ROWS]
+        return [str(protobuf_files.fill(kind(), row)) for row in ROWS]
 
 
 @pytest.fixture
-def writing(kafka, registry, request, tmp_path):
-    topic = "".join(c if c.isalnum() else "-" for c in request.node.name)
-    kafka.create_topic(topic, 1)
+def writing(kafka, registry, topic, tmp_path):
     return Writing(kafka, registry, topic, tmp_path)
-
-
-def as_text(messages):
-    return [str(message) for message in messages]
 
 
 @pytest.mark.parametrize("name", ["air.Flight", "air.Outer.Flight"])
 def test_confluents_deserializer_reads_what_was_written(writing, name):
     """Its schema, and that of the file that it imports, are registered once."""
-    writing.write(message=name)
-    assert as_text(writing.values(name)) == as_text(writing.expected(name))
+    writing.write_flights(message=name)
+    assert writing.values(name) == writing.expected(name)
     schemas._answers.clear()
-    writing.write(message=name)
+    writing.write_flights(message=name)
     for subject in (f"{writing.topic}-value", "air%2Fcrew.proto"):
         assert writing.registry.ask("GET", f"/subjects/{subject}/versions") == [1]
     found = writing.registry.ask("GET", f"/subjects/{writing.topic}-value/versions/1")
@@ -168,43 +138,9 @@ def test_what_confluents_serializer_registers_is_found_again(writing):
     write = protobuf.ProtobufSerializer(kind, writing.client, {"use.deprecated.format": False})
     context = serialization.SerializationContext(writing.topic, serialization.MessageField.VALUE)
     expected = [write(protobuf_files.fill(kind(), row), context) for row in ROWS]
-    writing.write(auto_register_schemas="false")
-    records = read_topic(writing.kafka.bootstrap_servers, writing.topic)
+    writing.write_flights(auto_register_schemas="false")
+    records = writing.records()
     assert [record.value for record in records] == expected
-
-
-@pytest.mark.parametrize("by", ["use.latest.version", "use.schema.id"])
-@pytest.mark.parametrize("has_file", [True, False])
-def test_the_schema_that_a_registry_has(writing, by, has_file):
-    crew, file = (base64.b64encode(f.SerializeToString()).decode() for f in flights())
-    body = {"schema": crew, "schemaType": "PROTOBUF"}
-    writing.registry.ask("POST", "/subjects/crew/versions", body)
-    reference = {"name": "air/crew.proto", "subject": "crew", "version": 1}
-    body = {"schema": file, "schemaType": "PROTOBUF", "references": [reference]}
-    number = writing.registry.ask("POST", f"/subjects/{writing.topic}-value/versions", body)["id"]
-    writing.write(has_file, **{by: "true" if by == "use.latest.version" else str(number)})
-    assert as_text(writing.values()) == as_text(writing.expected())
-
-
-@pytest.mark.parametrize("has_file", [True, False])
-def test_columns_that_the_latest_message_has_not_are_left_out_if_that_is_asked_for(
-    writing, has_file
-):
-    file = file_of("air/short.proto", package="air")
-    message = file.message_type.add(name="Flight")
-    add_field(message, "ID", "int64")
-    add_field(message, "dest", "string")
-    writing.data = protobuf_files.descriptor_set([file])
-    writing.file.write_bytes(writing.data)
-    text = base64.b64encode(file.SerializeToString()).decode()
-    body = {"schema": text, "schemaType": "PROTOBUF"}
-    writing.registry.ask("POST", f"/subjects/{writing.topic}-value/versions", body)
-    asked = {"use_latest_version": "true"}
-    with pytest.raises(SchemaError, match="has no field for 'kind'"):
-        writing.write(has_file, **asked)
-    writing.write(has_file, **asked, latest_compatibility_strict="false")
-    kind = protobuf_files.message_class(writing.data, "air.Flight")
-    assert as_text(writing.values()) == as_text([kind(ID=1, dest="IAH"), kind()])
 
 
 TEXT = """syntax = "proto3"; package air; import "google/protobuf/timestamp.proto";
@@ -223,13 +159,13 @@ def test_a_schema_that_the_registry_has_as_text(writing, has_file):
     subject = f"/subjects/{writing.topic}-value/versions"
     number = writing.registry.ask("POST", subject, body)["id"]
     named = {} if has_file else {"value_protobuf_message": "air.Flight"}
-    writing.write(has_file, use_latest_version="true", **named)
-    records = read_topic(writing.kafka.bootstrap_servers, writing.topic)
+    writing.write_flights(has_file, use_latest_version="true", **named)
+    records = writing.records()
     prefix = b"\0" + number.to_bytes(4, "big") + b"\2\2"
     assert [record.value[:7] for record in records] == [prefix, prefix]
     crew, file = flights()
     (dest,) = (field for field in file.message_type[0].field if field.name == "dest")
     dest.number = 9
     kind = protobuf_files.message_class(protobuf_files.descriptor_set([crew, file]), "air.Flight")
-    found = [kind.FromString(record.value[7:]) for record in records]
-    assert as_text(found) == as_text([protobuf_files.fill(kind(), row) for row in ROWS])
+    found = [str(kind.FromString(record.value[7:])) for record in records]
+    assert found == [str(protobuf_files.fill(kind(), row)) for row in ROWS]

@@ -77,7 +77,9 @@ def test_a_stream_outlives_its_registry_and_a_new_one_does_not_start(kafka, tmp_
         query.stop()
         assert len(read_topic(kafka.bootstrap_servers, topic)) == 110
         job = rows.write.format("pykafka-sink").mode("append")
-        with pytest.raises(Exception, match=r"no schema registry of schema\.registry\.url answers"):
+        with pytest.raises(
+            Exception, match=r"no schema registry of schema\.registry\.url is available"
+        ):
             job.options(**{**options, "topic": "another"}).save()
 
 

@@ -1,4 +1,4 @@
-"""Keys and passwords that are replaced between two tasks of a producer that is kept.
+"""A key that is replaced between two tasks of a producer that is kept.
 
 The former principal has lost its right when the next task begins: one request on a connection of
 before would fail it, and no task is tried again.
@@ -6,7 +6,6 @@ before would fail it, and no task is tried again.
 
 import os
 
-import pytest
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -24,36 +23,27 @@ from spark_kafka_sink.producer.producer import ProducerPool
 from tests.broker.producing import batch_of, plan_of
 from tests.patience import NO_OTHER_TIMEOUT, PATIENCE_S, eventually
 from tests.security.acls import sees
-from tests.security.stores import STORE_PASSWORD
-from tests.security.writing import VALUES, ids_in, values_in
-from tests.spark.test_streaming import ROWS_PER_FILE, read_files, write_file
+from tests.security.writing import VALUES, values_in
 
-FORMS = pytest.mark.parametrize("form", ["PEM", "PKCS12"])
 LISTENER = "MUTUAL_EC"
 
 
 class Rotation:
     """A key store that is replaced as a certificate manager does it, and who may write to a topic."""
 
-    def __init__(self, world, topic, folder, form):
+    def __init__(self, world, topic, folder):
         self._world = world
         self._topic = topic
         self._folder = folder
-        self._form = form
         servers = world.kafka.bootstrap_servers_of(MAIN_LISTENER)
         self._admin = AdminClient({"bootstrap.servers": servers})
-        self._path = folder / f"client.{form.lower()}"
+        self._path = folder / "client.pem"
         self._now = self._put("before")
 
     @property
     def options(self):
-        password = {} if self._form == "PEM" else {"kafka.ssl.keystore.password": STORE_PASSWORD}
-        return {
-            **{k: v for k, v in self._client_options().items() if "keystore" not in k},
-            "kafka.ssl.keystore.type": self._form,
-            "kafka.ssl.keystore.location": str(self._path),
-            **password,
-        }
+        options = self._world.kafka.client_options("alice", LISTENER)
+        return {**options, "kafka.ssl.keystore.location": str(self._path)}
 
     def rotate(self):
         """Another principal's key, and the former principal loses its right at each broker."""
@@ -66,22 +56,17 @@ class Rotation:
 
     def _put(self, name):
         identity = self._world.authority.issue(name)
-        is_pem = self._form == "PEM"
-        content = identity.pem() if is_pem else identity.pkcs12(STORE_PASSWORD)
         for created in self._admin.create_acls([AclBinding(*self._of_topic(name))]).values():
             created.result(PATIENCE_S)
         for client in self._clients(identity):
             assert eventually(lambda client=client: sees(client, self._topic))
-        os.replace(write_private(self._folder / "new", content), self._path)
+        os.replace(write_private(self._folder / "new", identity.pem()), self._path)
         return identity
 
     def _of_topic(self, name):
         allowed = AclOperation.WRITE, AclPermissionType.ALLOW
         pattern = ResourceType.TOPIC, self._topic, ResourcePatternType.LITERAL
         return (*pattern, f"User:CN={name}", "*", *allowed)
-
-    def _client_options(self):
-        return self._world.kafka.client_options("alice", LISTENER)
 
     def _clients(self, identity):
         """One for each broker, of another library."""
@@ -95,10 +80,9 @@ class Rotation:
         return [AdminClient({"bootstrap.servers": address, **tls}) for address in addresses]
 
 
-@FORMS
-def test_the_next_task_of_a_producer_that_is_kept(world, new_topic, tmp_path, form):
+def test_the_next_task_of_a_producer_that_is_kept(world, new_topic, tmp_path):
     topic = new_topic()
-    rotation = Rotation(world, topic, tmp_path, form)
+    rotation = Rotation(world, topic, tmp_path)
     patient = {key.replace("_", "."): text for key, text in NO_OTHER_TIMEOUT.items()}
     given = {key.removeprefix("kafka."): value for key, value in rotation.options.items()}
     config = ProducerConfig.parse({**patient, **given})
@@ -120,26 +104,3 @@ def test_the_next_task_of_a_producer_that_is_kept(world, new_topic, tmp_path, fo
             producer.close()
     assert len(set(map(id, producers))) == 1
     assert values_in(world.kafka, topic) == sorted(VALUES * 3)
-
-
-@FORMS
-def test_the_next_micro_batch_of_a_stream(spark, world, new_topic, tmp_path, form):
-    topic, folder = new_topic(), tmp_path / "in"
-    folder.mkdir()
-    rotation = Rotation(world, topic, tmp_path, form)
-    stream = read_files(spark, folder).writeStream.format("pykafka-sink")
-    query = (
-        stream.options(**rotation.options)
-        .option("topic", topic)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .start()
-    )
-    try:
-        for number in range(3):
-            write_file(folder, number)
-            query.processAllAvailable()
-            if number == 0:
-                rotation.rotate()
-    finally:
-        query.stop()
-    assert ids_in(world, topic) == list(range(3 * ROWS_PER_FILE))

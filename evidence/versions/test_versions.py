@@ -1,130 +1,123 @@
-"""The sink in each version of Spark: written by ``program.py`` there, read back here.
+"""The sink in each version of Spark: in local mode with each Python, on a cluster, and through a server of it.
 
-Only ``make evidence NAME=versions`` runs it; it makes a virtual environment for each version. What it has
-found goes into docs/compatibility.md.
+All run the job of evidence/clusters. Clients of Spark Connect are of the same version.
 """
-
-from __future__ import annotations
-
-import json
-import re
-import subprocess
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
+from evidence.clusters.working import (
+    REPOSITORY,
+    WORK,
+    Job,
+    check_and_record,
+    client_environment,
+    run,
+    start_server,
+)
 from evidence.compatibility import results
-from evidence.compatibility.table import NOT_IN_3_5
-from evidence.harness.environments import PAIRS, environment, interpreter
-from tests.local_kafka import PatientKafka
-from tests.reading import read_topic
+from evidence.harness.environments import (
+    ON_CLUSTERS,
+    PAIRS,
+    clean_environment,
+    environment,
+    interpreter,
+)
+from evidence.harness.standalone import QUICK_CONF, StandaloneCluster
+from spark_kafka_sink.config.sink_options import UNIX_SOCKETS
+from spark_kafka_sink.localkafka import fetch_jars
 
 pytestmark = pytest.mark.timeout(3600)
 
-PROGRAM = Path(__file__).with_name("program.py")
 COMMAND = "make evidence NAME=versions"
-OF_THE_DATA_SOURCE = ("format", "stream")
 
 
-class Outcome(NamedTuple):
-    """What a way of writing leaves for readers of committed records, and what it raises."""
-
-    rows: list[int]
-    error: str | None = None
-
-
-ALL = list(range(3000))
-STREAMED = list(range(8 * 50))
-EXPECTED = {
-    "batch": {
-        "write": Outcome(ALL),
-        "write-typed": Outcome(ALL),
-        "write-bad-schema": Outcome([], "SchemaError: Required attribute 'value' not found"),
-        "format": Outcome(ALL),
-        "format-typed": Outcome(ALL),
-        "format-bad-schema": Outcome([], "Required attribute 'value' not found"),
-    },
-    "stream": {"stream": Outcome(STREAMED)},
-    "foreachBatch": {"foreach": Outcome(STREAMED)},
-    "exactly-once batch": {
-        "write-exactly-once": Outcome(ALL),
-        "write-retried": Outcome(ALL),
-        "write-failed": Outcome([], "the row that this task cannot compute"),
-        "format-exactly-once": Outcome(ALL),
-        "format-retried": Outcome(ALL),
-    },
-    "exactly-once stream": {
-        "foreach-exactly-once": Outcome(STREAMED),
-        "foreach-named": Outcome(STREAMED),
-        "foreach-two-sinks": Outcome(sorted(STREAMED * 2)),
-        "foreach-twice": Outcome(
-            list(range(50)), r"micro-batch 0 of query .* is written a second time"
-        ),
-        "stream-exactly-once": Outcome(STREAMED),
-    },
-}
-"""For each column of docs/compatibility.md: ways of program.py, and what comes of them."""
-REFUSED_BY_3_5 = Outcome(
-    [], "Failed to find the data source: pykafka-sink|needs Spark 4.0.*spark_kafka_sink.write"
-)
-"""The second is what ``pyspark_kafka_sink.register`` says, which a way calls first."""
+def version_of(python):
+    """The whole version of an interpreter."""
+    code = "import platform; print(platform.python_version())"
+    return run([str(python), "-c", code], clean_environment()).strip()
 
 
-class Run(NamedTuple):
-    """What program.py has said."""
+class Spark:
+    """One version: its interpreter, and a cluster with cores for a job beside a server."""
 
-    spark: str
-    python: str
-    prefix: str
-    errors: dict[str, str | None]
+    def __init__(self, pair, python, folder):
+        self.pair = pair
+        self.python = str(python)
+        (home,) = python.parents[1].glob("lib/python*/site-packages/pyspark")
+        self.cluster = StandaloneCluster(folder, cores=2, memory="2g", spark_home=home)
+
+    def driver_environment(self):
+        return clean_environment(
+            SPARK_HOME=str(self.cluster.spark_home),
+            PYSPARK_PYTHON=self.python,
+            PYTHONPATH=str(REPOSITORY),
+        )
+
+    def jars_of_connect(self):
+        """What a server needs that is not in the package of that version."""
+        if self.pair.spark.startswith("3."):
+            module = f"org.apache.spark:spark-connect_2.12:{self.pair.spark}"
+            return fetch_jars([module], f"spark-connect-{self.pair.spark}", transitive=False)
+        return []
 
 
-@pytest.fixture(scope="module")
-def broker():
-    with PatientKafka() as kafka:
-        yield kafka
-
-
-@pytest.fixture(scope="module", params=PAIRS, ids=str)
-def run(request, broker, tmp_path_factory):
+@pytest.fixture(scope="module", params=ON_CLUSTERS, ids=str)
+def spark(request, tmp_path_factory):
     pair = request.param
     python = interpreter(pair.python)
     if python is None:
         pytest.skip(f"there is no Python {pair.python} on this machine")
-    prefix = f"{pair}-"
-    ways = [way for ways in EXPECTED.values() for way in ways]
-    for way in ways:
-        broker.create_topic(prefix + way, 2)
-    folder = tmp_path_factory.mktemp(str(pair))
-    command = [environment(pair, python), PROGRAM, broker.bootstrap_servers, folder, prefix, *ways]
-    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, check=True)
-    versions, *ways = (json.loads(line) for line in done.stdout.splitlines())
-    errors = {way["way"]: way["error"] for way in ways}
-    return Run(versions["spark"], versions["python"], prefix, errors)
+    one = Spark(pair, environment(pair, python), tmp_path_factory.mktemp(str(pair)))
+    with one.cluster:
+        yield one
 
 
-@pytest.mark.parametrize("what", EXPECTED)
-def test_a_version_of_spark(what, run, broker):
-    where = {"where": "local", "kafka": broker.version, "command": COMMAND}
-    expected = dict(EXPECTED[what])
-    if run.spark.startswith("3."):
-        refused = {way: REFUSED_BY_3_5 for way in expected if way.startswith(OF_THE_DATA_SOURCE)}
-        expected.update(refused)
-    is_all_refused = all(outcome is REFUSED_BY_3_5 for outcome in expected.values())
-    no = NOT_IN_3_5 if is_all_refused else ""
-    with results.of(spark=run.spark, python=run.python, what=what, no=no, **where):
-        for way, outcome in expected.items():
-            error = run.errors[way]
-            if outcome.error is None:
-                assert error is None, way
-            else:
-                assert re.search(outcome.error, error or "", re.DOTALL), way
-            records = read_topic(broker.bootstrap_servers, run.prefix + way)
-            assert sorted(number_in(record.value) for record in records) == outcome.rows, way
+@pytest.fixture(scope="module")
+def url(spark):
+    """Of a server whose executors are the cluster's."""
+    return start_server(
+        spark.cluster, "connect", with_sink=True, python=spark.python, jars=spark.jars_of_connect()
+    )
 
 
-def number_in(value):
-    """The row's, of a text or of JSON with fields."""
-    found = json.loads(value or b"-1")
-    return int(found["id"] if isinstance(found, dict) else found)
+@pytest.fixture
+def job(kafka, tmp_path):
+    return Job(kafka, tmp_path / "job")
+
+
+def record(spark, job, where):
+    check_and_record(job, where, spark.pair.spark, version_of(spark.python), COMMAND)
+
+
+def test_standalone_client_mode(spark, job):
+    run(spark.cluster.submit(str(WORK), *job.arguments()), spark.driver_environment())
+    record(spark, job, "standalone client")
+
+
+def test_connect(spark, url, job):
+    own = client_environment(url, spark.python, PYTHONPATH=str(REPOSITORY))
+    run([spark.python, str(WORK), *job.arguments()], own)
+    record(spark, job, "connect")
+
+
+def test_functions_with_connect(spark, url, job):
+    """Spark 3.5 has only these: there the test above has used them."""
+    if spark.pair.spark.startswith("3."):
+        pytest.skip("shown above")
+    own = client_environment(url, spark.python, PYTHONPATH=str(REPOSITORY))
+    what = [one for one in results.WHAT if one != "stream"]
+    run([spark.python, str(WORK), *job.arguments(*what), "--functions"], own)
+    for one in what:
+        job.check(one)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=str)
+def test_local(pair, job):
+    python = interpreter(pair.python)
+    if python is None:
+        pytest.skip(f"there is no Python {pair.python} on this machine")
+    own = environment(pair, python)
+    conf = {**QUICK_CONF, UNIX_SOCKETS: "true", "spark.master": "local[2,3]"}
+    environ = clean_environment(PYSPARK_PYTHON=str(own), PYTHONPATH=str(REPOSITORY))
+    run([str(own), str(WORK), *job.arguments(conf=conf)], environ)
+    check_and_record(job, "local", pair.spark, version_of(own), COMMAND)

@@ -9,7 +9,8 @@ from collections import Counter
 import numpy as np
 from confluent_kafka import KafkaError, TopicPartition
 
-from evidence.week.user_code import MARK, partition_of
+from evidence.pairs.user_code import MARK
+from evidence.week.user_code import partition_of
 from evidence.week.workloads import (
     DEAD_LETTERS,
     ID_DIGITS,

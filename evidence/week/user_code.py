@@ -1,20 +1,9 @@
-"""What users bring along: an interceptor, and a partitioner that leaves some rows to the sink."""
+"""What users bring along, beside ``evidence.pairs.user_code``: a partitioner that leaves some rows to the sink."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-MARK = "!"
 DECIDED_PARTITIONS = 3
-
-
-class Marks:
-    """Appends a mark to each value."""
-
-    def on_send(self, arrow_batch):
-        position = arrow_batch.schema.get_field_index("value")
-        field = arrow_batch.schema.field(position)
-        marked = pc.binary_join_element_wise(arrow_batch.column(position), MARK, "")
-        return arrow_batch.set_column(position, field, marked.cast(field.type))
 
 
 def partition_of(size):

@@ -164,7 +164,7 @@ def _racks():
         ["id", f"concat({_ID}, repeat('x', cast(id % {LENGTHS} as int))) as value"],
         {
             "topic": "week-racks",
-            "interceptors": "evidence.week.user_code:Marks",
+            "interceptors": "evidence.pairs.user_code:Marks",
             "kafka.partitioner": "evidence.week.user_code:by_length",
             "kafka.partitioner.rack.aware": "true",
             "kafka.client.rack": "${env:AZ}",

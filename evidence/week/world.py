@@ -15,12 +15,10 @@ import time
 import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from evidence.clusters.test_racks import RACKS, InZones
 from evidence.harness.apicurio import running_apicurio
 from evidence.harness.scene import lingering
-from evidence.harness.standalone import CLIENT_CONF
+from evidence.harness.standalone import CLIENT_CONF, RACKS, InZones
 from evidence.monitoring.test_prometheus import prometheus
-from evidence.scale.soak import producer_ids_count
 from evidence.week.alarms import MUST
 from evidence.week.driver import Driver, Feed
 from evidence.week.program import Settings, number_in
@@ -253,10 +251,16 @@ class World:
         """
         committed = self.committed()
         try:
-            ids = {w.name: producer_ids_count(self.kafka, w.topics[0]) for w in self.workloads}
+            ids = {w.name: self._producer_ids_of(w.topics[0]) for w in self.workloads}
         except LocalKafkaError:
             return {}
         return {name: (count, committed[name]) for name, count in ids.items()}
+
+    def _producer_ids_of(self, topic):
+        told = self.run_tool(
+            "TransactionsCommand", *("describe-producers", "--topic", topic, "--partition", "0")
+        )
+        return len([line for line in told.splitlines() if line[:1].isdigit()])
 
     def create_topics(self, partitions):
         """Partitions by name, with three replicas. Return when all brokers know their leaders."""

@@ -89,6 +89,28 @@ def private_folder(purpose: str) -> Path:
     return path
 
 
+# Spark's own folder of a driver. A user's value of SPARK_LOCAL_DIRS may outlive the driver.
+_BLOCK_MANAGER = "blockmgr-"
+
+
+def folder_of_spark(purpose: str) -> Path | None:
+    """Return a folder in the local folder of Spark's driver, which Spark removes at its end.
+
+    Return None without such a folder, or if other users may replace its content.
+    """
+    local = Path(os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0])
+    if not local.name.startswith(_BLOCK_MANAGER):
+        return None
+    folder = local / f"pykafka-sink-{purpose}"
+    try:
+        check_parents(local)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        check_parents(folder)
+    except (OSError, PrivateFolderError):
+        return None
+    return folder
+
+
 def private_folders() -> list[Path]:
     """Return this user's existing private folders of all purposes."""
     parent = Path(os.path.realpath(tempfile.gettempdir()))

@@ -41,6 +41,7 @@ REQUIRED = object()
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _MOST_DIGITS = 4000
 _WITH_UNIT = re.compile(r"[0-9.]+ *[a-zA-Z]+")
+_PYTHON_LIST = re.compile(r"""\[\s*['"].*['"]\s*\]|\(\s*['"].*['"]\s*,?\s*\)""", re.DOTALL)
 _ITEM = re.compile(r"(?:`[^`]*`|[^,])+")  # no comma ends it in backticks: names of columns
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _INTEGER_RANGES = {
@@ -130,12 +131,12 @@ class ConfigKey(NamedTuple):
             problem = reference_problem(value)
             if problem is not None:
                 raise self._invalid(value, problem, "OPTION-005")
-            if has_reference(value):
-                return _parse(self.type, text)
         try:
             parsed = _parse(self.type, text)
         except ValueError as error:
             raise self._invalid(value, str(error), "OPTION-002") from None
+        if self.takes_references and has_reference(value):
+            return parsed
         if self.convert is not None:
             parsed = self.convert(parsed)
         problem = self.validator(parsed) if self.validator is not None else None
@@ -157,6 +158,8 @@ def _parse(config_type: ConfigType, text: str) -> Any:
     if config_type == "password":
         return Secret(text)
     if config_type == "list":
+        if _PYTHON_LIST.fullmatch(text):
+            raise ValueError("it is a Python list: write one text with commas, such as 'a,b'")
         return [item.strip() for item in _ITEM.findall(text) if item.strip()]
     if config_type == "boolean":
         if text.lower() not in ("true", "false"):

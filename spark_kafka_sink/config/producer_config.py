@@ -417,7 +417,8 @@ def _check_idempotence(parsed: dict[str, Any], originals: Mapping[str, str]) -> 
     if parsed["enable_idempotence"] and in_flight > _MAX_IN_FLIGHT_FOR_IDEMPOTENCE:
         raise ConfigError(
             "To use the idempotent producer, kafka.max.in.flight.requests.per.connection must be "
-            f"set to at most {_MAX_IN_FLIGHT_FOR_IDEMPOTENCE}. Current value is {in_flight}.",
+            f"set to at most {_MAX_IN_FLIGHT_FOR_IDEMPOTENCE}. Current value is {in_flight}. "
+            "Lower it, or set kafka.enable.idempotence=false",
             code="OPTION-011",
         )
 

@@ -80,8 +80,8 @@ _GUESSED_BYTES = 64 * 1024 * 1024
 _KERNELS = {JSON: write_json, AVRO: write_avro, PROTOBUF: write_protobuf}
 _AVRO_FAULTS = {
     nodes.AVRO_NULL_VALUE: (
-        "field '{path}' is null, and the Avro schema has no null for it: filter such rows, give "
-        "the field a union with null, or set errors.tolerance=all"
+        "field '{path}' is null, and the Avro schema has no null for it: filter such rows, or "
+        "give the field a union with null"
     ),
     nodes.WRONG_SIZE: (
         "field '{path}' does not have the {size} bytes of the Avro schema's fixed type"
@@ -445,7 +445,9 @@ class EncodedBatch(NamedTuple):
         if len(bad):
             first = int(bad[0])
             raise RecordError(
-                f"row {first} of {row_origin}: {self.faults.found[first].message}", code="ROW-007"
+                f"row {first} of {row_origin}: {self.faults.found[first].message}. "
+                "errors.tolerance=all makes dead letters of such rows",
+                code="ROW-007",
             )
         return self.rows
 

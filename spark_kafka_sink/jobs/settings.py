@@ -126,8 +126,15 @@ class JobArguments:
 
         return run_job(job, parsed)
 
-    def parse(self, arguments: Sequence[str], conf: Iterable[tuple[str, str]]) -> JobSettings:
+    def parse(
+        self,
+        arguments: Sequence[str],
+        conf: Iterable[tuple[str, str]],
+        takes_unknown: bool = False,
+    ) -> JobSettings:
         """Merge the command line over Spark's configuration.
+
+        takes_unknown: accept an ``--option`` that resembles none, as ``format(…)`` does
 
         Raises ConfigError for an unknown name under ``spark.pykafka.``. Warns of secrets that other
         users can see in Spark's UI or in the list of processes.
@@ -152,7 +159,7 @@ class JobArguments:
         for argument, target in (("--option", sink), ("--reader-option", reader)):
             options = _pairs(parsed[argument[2:].replace("-", "_")])
             for option in options if target is sink else ():
-                _check_option(option, f"{argument} {option}")
+                _check_option(option, f"{argument} {option}", takes_unknown)
             for option in clear_secrets(options):
                 text = (
                     f"{argument} {option}: a secret in clear text on the command line, which every "
@@ -176,8 +183,8 @@ class JobArguments:
         return name
 
 
-def _check_option(option: str, where: str) -> None:
-    """Raise ConfigError for an unknown option of the sink.
+def _check_option(option: str, where: str, takes_unknown: bool = False) -> None:
+    """Raise ConfigError for a rejected option of the sink, and for an unknown one.
 
     All options of a job are for the sink, so a typing error must not pass unseen.
     """
@@ -185,7 +192,7 @@ def _check_option(option: str, where: str) -> None:
     problem = rejection_reason(name, ("value",))
     if problem is not None:
         raise ConfigError(f"{where}: {problem}", code="OPTION-001")
-    if is_unknown(name):
+    if is_unknown(name) and not takes_unknown:
         raise ConfigError(f"{where}: the sink has no option '{option}'", code="OPTION-001")
 
 

@@ -102,6 +102,18 @@ def _given_ports() -> range:
     return range(int(first), int(last) + 1)
 
 
+def _checked_port(port: int) -> int:
+    """Return ``port``. Raises LocalKafkaError if no process can listen on it now."""
+    try:
+        socket.create_server((settings.HOST, port)).close()
+    except (OSError, OverflowError) as error:
+        raise LocalKafkaError(
+            f"port {port} of {settings.HOST} cannot be used ({error}): choose another one",
+            code="LOCAL-015",
+        ) from None
+    return port
+
+
 # --- readiness -----------------------------------------------------------------------------------
 
 Check = Callable[[MetadataResponse], "str | None"]
@@ -184,6 +196,8 @@ class LocalKafka:
         their settings belong into ``server_properties``.
     advertised: addresses that brokers advertise for a listener instead of their own, one
         ``host:port`` per broker: ``{"PROXIED": ["127.0.0.1:4001", …]}``.
+    port: of the first address in ``bootstrap_servers``; further brokers have the ports after it. By
+        default, free ports are chosen.
     racks: ``broker.rack`` of each broker, in the order of their ids; empty for none.
     jvm_options: for every broker.
     folder: parent of the temporary folder.
@@ -211,6 +225,7 @@ class LocalKafka:
         listeners: Mapping[str, str] | None = None,
         advertised: Mapping[str, Sequence[str]] | None = None,
         racks: Sequence[str] = (),
+        port: int | None = None,
         jvm_options: Sequence[str] = (),
         folder: str | Path | None = None,
         start_timeout_ms: int = 90_000,
@@ -225,6 +240,7 @@ class LocalKafka:
         self.broker_ids = tuple(range(1, brokers + 1))
         self._server_properties = dict(server_properties or {})
         self._racks = dict(zip(self.broker_ids, racks))
+        self._port = port
         self._heap = heap
         self._security = listeners_of(security)
         self._protocols = {name: asked.protocol for name, asked in self._security.items()}
@@ -486,8 +502,10 @@ class LocalKafka:
     def _configure(self) -> None:
         """Choose ports and write every server.properties."""
         ports = iter(free_ports(len(self._brokers) * (1 + len(self._protocols)), settings.HOST))
-        for broker_id in self._brokers:
+        for index, broker_id in enumerate(self._brokers):
             clients = {listener: next(ports) for listener in self._protocols}
+            if self._port is not None:
+                clients[next(iter(clients))] = _checked_port(self._port + index)
             self._ports[broker_id] = settings.BrokerPorts(next(ports), clients)
         for index, (broker_id, broker) in enumerate(self._brokers.items()):
             advertised = {name: addresses[index] for name, addresses in self._advertised.items()}

@@ -24,6 +24,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from importlib.resources import files
@@ -44,14 +45,58 @@ from spark_kafka_sink.localkafka.settings import LocalKafkaError
 # --- what is shown while a first run waits ------------------------------------------------------
 
 Step = Callable[[str], AbstractContextManager[object]]
-"""Called with a title before each step that downloads, starts or waits for a process."""
+"""Called with a title before each step that downloads, starts or waits for a process.
+
+If the context manager gives an object with ``say``, this gets the text with the progress.
+"""
+_PROGRESS_S = 5
+_MB = 1_000_000
+
+
+class _Printed:
+    """A step whose texts are lines on standard error."""
+
+    def say(self, text: str) -> None:
+        """Print the text."""
+        print(f"{text} …", file=sys.stderr, flush=True)
 
 
 @contextmanager
-def print_step(title: str) -> Iterator[None]:
-    """Print the title on standard error before the block runs."""
-    print(f"{title} …", file=sys.stderr, flush=True)
-    yield
+def print_step(title: str) -> Iterator[_Printed]:
+    """Print the title on standard error before the block runs, and its progress."""
+    step = _Printed()
+    step.say(title)
+    yield step
+
+
+@contextmanager
+def _growth_shown(step: object, title: str, root: Path) -> Iterator[None]:
+    """Show from time to time how much of a download has arrived below ``root``."""
+    say: Callable[[str], object] = getattr(step, "say", lambda text: None)
+    done = threading.Event()
+
+    def show() -> None:
+        while not done.wait(_PROGRESS_S):
+            say(f"{title}: {_arrived_bytes(root) / _MB:.0f} MB")
+
+    shows = threading.Thread(target=show, daemon=True)
+    shows.start()
+    try:
+        yield
+    finally:
+        done.set()
+        shows.join()
+
+
+def _arrived_bytes(root: Path) -> int:
+    """Return the size of all files in Ivy's cache, which are renamed and removed meanwhile."""
+    size = 0
+    for part in root.glob(f"{_PART_PREFIX}*"):
+        for folder, _, names in os.walk(part / ".ivy" / "cache"):
+            for name in names:
+                with suppress(OSError):
+                    size += os.path.getsize(os.path.join(folder, name))
+    return size
 
 
 # --- Java: where it is, and whether it is new enough ---------------------------------------------
@@ -266,7 +311,8 @@ def _cached(name: str, manifest: str, what: str, step: Step, wanted: _Wanted) ->
     if not _has_manifest(folder, manifest):
         with _cache_lock(root, what, step):
             if not _has_manifest(folder, manifest):
-                with step(f"Downloading {what}"), _writing(root):
+                title = f"Downloading {what}"
+                with step(title) as shown, _growth_shown(shown, title, root), _writing(root):
                     _fill(folder, manifest, what, wanted)
     _check_folder(folder)
     return folder

@@ -447,7 +447,7 @@ PARTS = (
     Part("buffer_wait_ms", "waiting for buffer memory"),
     Part("ack_wait_ms", "waiting for acknowledgements"),
     Part("transaction_begin_ms", "beginning transactions"),
-    Part("load_ms", "loading"),
+    Part("load_ms", "loading the sink"),
     Part("limit_wait_ms", "waiting for the task limit"),
     Part(QUOTA_WAIT, "waiting for broker quotas"),
 )

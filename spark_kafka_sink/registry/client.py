@@ -465,8 +465,9 @@ class RegistryClient:
             pause_ms = max(pause_ms, retry_after_ms)
             if now_ms + pause_ms > start_ms + self._config.timeout_ms:
                 raise RegistryUnavailableError(
-                    f"no schema registry of {URL_OPTION} answers: {'; '.join(problems)} (tried for "
-                    f"{now_ms - start_ms} ms). Check the address and the way from the driver to it",
+                    f"no schema registry of {URL_OPTION} is available: {'; '.join(problems)} "
+                    f"(tried for {now_ms - start_ms} ms). Check the address and the way from the "
+                    "driver to it",
                     retry_after_ms,
                 )
             self._wait(pause_ms)

@@ -58,7 +58,7 @@ from spark_kafka_sink.base.entry_points import load, raised_at
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, sentence, warn
 from spark_kafka_sink.base.machine import (
     PrivateFolderError,
-    check_parents,
+    folder_of_spark,
     private_folder,
     process_identity,
     read_owned_file,
@@ -568,6 +568,12 @@ def _latest(client: RegistryClient, request: SchemaRequest, subject: str) -> Sch
         return client.version(subject, is_serialized=is_serialized)
 
 
+_TEXT_ONLY = (
+    ". A registry that takes no descriptors in Base64 takes the text: register the .proto file "
+    "there, and set use.latest.version=true beside the descriptor file"
+)
+
+
 def _register_or_look_up(
     client: RegistryClient, subject: str, schema: Schema, options: SchemaOptions
 ) -> Schema:
@@ -578,8 +584,9 @@ def _register_or_look_up(
         if refusal.status == INCOMPATIBLE:
             raise _incompatible(client, subject, schema, refusal) from None
         if refusal.status == INVALID:
+            advice = _TEXT_ONLY if schema.kind == "PROTOBUF" else ""
             raise RegistryError(
-                f"{refusal}: the registry does not take the schema of subject '{subject}'",
+                f"{refusal}: the registry does not take the schema of subject '{subject}'{advice}",
                 code=refusal.code,
             ) from None
         if refusal.number not in NOT_FOUND:
@@ -689,8 +696,6 @@ def check_subjects(requests: Iterable[SchemaRequest]) -> None:
 
 
 _PURPOSE = "registry"
-# Spark's own folder of a driver. A user's value of SPARK_LOCAL_DIRS may outlive the driver.
-_BLOCK_MANAGER = "blockmgr-"
 
 
 class SchemaCache:
@@ -730,7 +735,7 @@ class SchemaCache:
         if self._identity is None:
             return None
         digest = hashlib.sha256(cache_key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        folder = _folder_of_spark() or private_folder(_PURPOSE)
+        folder = folder_of_spark(_PURPOSE) or private_folder(_PURPOSE)
         return folder / f"{self._identity}_{digest}.json"
 
     def _remove_others(self, folder: Path) -> None:
@@ -740,24 +745,6 @@ class SchemaCache:
             number = owner.partition("-")[0]
             if number.isdecimal() and process_identity(int(number)) != owner:
                 path.unlink(missing_ok=True)
-
-
-def _folder_of_spark() -> Path | None:
-    """Return a folder in the local folder of Spark's driver, which Spark removes at its end.
-
-    Return None without such a folder, or if other users may replace its content.
-    """
-    local = Path(os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0])
-    if not local.name.startswith(_BLOCK_MANAGER):
-        return None
-    folder = local / f"pykafka-sink-{_PURPOSE}"
-    try:
-        check_parents(local)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        check_parents(folder)
-    except (OSError, PrivateFolderError):
-        return None
-    return folder
 
 
 def _parse_cached(document: Any) -> _Answer:

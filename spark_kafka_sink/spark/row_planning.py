@@ -552,9 +552,10 @@ class _RowPlanner:
         names = [f.field.name for f in fields]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
+            source = f"{options.part}.columns" if options.columns else "the DataFrame"
             raise SchemaError(
-                f"{options.part}.columns gives more than one field the name '{twice[0]}': rename "
-                "one in the DataFrame",
+                f"{source} gives more than one field the name '{twice[0]}': rename one in the "
+                "DataFrame",
                 code="COLUMN-007",
             )
         struct = StructType([f.field for f in fields])

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.machine import folder_of_spark
 from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.sink_options import UNIX_SOCKETS, with_query_name
 from spark_kafka_sink.spark.planning import (
@@ -67,19 +68,28 @@ require_data_sources()
 def advise_on_sockets() -> None:
     """Log once, at INFO, that Spark exchanges rows by TCP where Unix domain sockets would do.
 
-    Called when planning has succeeded: after a failure Spark ends the process, which would log the
-    same at each attempt.
+    Spark plans in process after process. A file tells the others of the driver that one has logged.
     """
     from spark_kafka_sink.spark.preflight import log_once
 
-    if lacks_unix_sockets():
-        advice = (
-            f"with {UNIX_SOCKETS}=true, each task takes about 40 ms less: pykafka-sink docs tuning"
-        )
-        log_once([advice], level=logging.INFO)
+    if not lacks_unix_sockets():
+        return
+    folder = folder_of_spark("hints")
+    if folder is not None:
+        try:
+            (folder / "sockets").touch(exist_ok=False)
+        except OSError:
+            return  # it exists, or the disk is full
+    advice = f"with {UNIX_SOCKETS}=true, each task takes about 40 ms less: pykafka-sink docs tuning"
+    log_once([advice], level=logging.INFO)
 
 
 _ONLY_APPENDS = "SPARK-005"
+_NO_OPTIONS = (
+    "Option 'kafka.bootstrap.servers' must be specified for writing to Kafka, as host:port. Spark "
+    "passes the sink no options of a table (CREATE TABLE … USING, INSERT): write with "
+    f'df.write.format("{NAME}").options(…)'
+)
 
 
 class KafkaSinkDataSource(DataSource):
@@ -155,6 +165,8 @@ class KafkaSinkDataSource(DataSource):
         """Return checked options and rows. Raises errors of options, columns or the cluster."""
         from spark_kafka_sink.spark.row_planning import plan_rows
 
+        if not self.options:
+            raise ConfigError(_NO_OPTIONS, code="OPTION-004")
         options = parse_options(dict(self.options))
         if is_stream:
             options = with_query_name(options, options.query_name, UNNAMED_QUERY)

@@ -10,6 +10,7 @@ driver-side processes. The task imports the producer and its kernels.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shlex
@@ -19,7 +20,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.base.clock import SystemClock
-from spark_kafka_sink.base.errors import KafkaSinkError, code_of, coded, sentence
+from spark_kafka_sink.base.errors import KafkaSinkError, code_of, coded, sentence, warn
 from spark_kafka_sink.base.model import ColumnPositions, format_address
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
 from spark_kafka_sink.config.sink_options import SinkOptions, effective_settings
@@ -53,6 +54,8 @@ from spark_kafka_sink.transactions.model import TransactionPlan, Unit
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+logger = logging.getLogger(__name__)
 
 _COMMAND = r"(pykafka-sink transactions [a-z]+)"
 
@@ -408,15 +411,16 @@ class KafkaStreamWriter(TaskWriter, DataSourceStreamArrowWriter):
 
         Raises RowsNotHandedOverError with a continuous trigger: Spark's writer for Python sinks
         (``PythonBatchWriterFactory.write``) creates an exception for each row, does not throw it,
-        and has no message to commit. Spark only logs this error, but does not commit the epoch's
-        offsets.
+        and has no message to commit. Spark only logs this error, in a stack trace, but does not
+        commit the epoch's offsets.
         """
         missing = messages.count(None)
         if missing:
-            text = _ROWS_NOT_HANDED_OVER
-            raise RowsNotHandedOverError(
-                text.format(count=missing, total=len(messages), epoch=batchId)
-            )
+            total = len(messages)
+            text = _ROWS_NOT_HANDED_OVER.format(count=missing, total=total, epoch=batchId)
+            set_up(self._options)
+            warn(logger, RowsNotHandedOverError.code, text)
+            raise RowsNotHandedOverError(text)
         query_ids = (m.query_id for m in messages if isinstance(m, KafkaCommitMessage))
         commit_batch(self._options, messages, Unit(next(query_ids, None), batchId, None))
         freeze_loaded()

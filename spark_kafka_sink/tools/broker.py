@@ -48,6 +48,7 @@ _EXAMPLES = (
     ("three brokers of an older version", "pykafka-sink broker --brokers 3 --version 3.9.1"),
     ("TLS and a login with a password", "pykafka-sink broker --secure"),
     ("TLS, and clients with a certificate", "pykafka-sink broker --secure ssl"),
+    ("at the same address each time", "pykafka-sink broker --port 9092"),
     ("its address as JSON, for scripts", "pykafka-sink broker --json"),
 )
 _PROTOCOLS = ("ssl", "sasl_plaintext", "sasl_ssl")
@@ -155,6 +156,11 @@ def add_broker(subparsers: Subparsers) -> None:
         help="of Kafka, 3.3 or newer",
     )
     parser.add_argument(
+        "--port",
+        type=int,
+        help="of the printed address; further brokers have the ports after it. Default: a free one",
+    )
+    parser.add_argument(
         "--topic",
         dest="topics",
         metavar="NAME:PARTITIONS",
@@ -203,7 +209,10 @@ def _serve(arguments: argparse.Namespace, version: str) -> int:
     from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
 
     security, step = _security(arguments.secure), Steps(out=sys.stderr).step
-    with LocalKafka(arguments.brokers, version, security=security, step=step) as kafka:
+    kafka = LocalKafka(
+        arguments.brokers, version, security=security, port=arguments.port, step=step
+    )
+    with kafka:
         for topic in arguments.topics:
             kafka.create_topic(topic.name, topic.partitions)
         found = {"bootstrap_servers": kafka.bootstrap_servers, "version": version}

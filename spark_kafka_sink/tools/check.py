@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -128,7 +129,8 @@ def _parse_options(arguments: argparse.Namespace) -> SinkOptions:
     command_line = [text for option in arguments.option for text in ("--option", option)]
     if arguments.topic is not None:
         command_line += ["--topic", arguments.topic]
-    return SinkOptions.parse(JobArguments("").parse(command_line, conf).sink_options)
+    settings = JobArguments("").parse(command_line, conf, takes_unknown=True)
+    return SinkOptions.parse(settings.sink_options)
 
 
 def _check_has_options(path: str, names: list[str], arguments: argparse.Namespace) -> None:
@@ -178,17 +180,26 @@ def _run_check(arguments: argparse.Namespace) -> int:
 
 
 def _spark_settings(properties_file: str | None) -> Iterator[Finding]:
-    """Yield advice on a job's settings of Spark, which only its properties file holds."""
+    """Yield findings on a job's properties file: how Spark reads it, and settings of Spark."""
     from spark_kafka_sink.config.config_def import read_properties
     from spark_kafka_sink.config.sink_options import UNIX_SOCKETS
-    from spark_kafka_sink.tools.check_cluster import warned
+    from spark_kafka_sink.tools.check_cluster import failed, warned
 
     if properties_file is None:
         return
-    values = {name: value.strip().lower() for name, value, _ in read_properties(properties_file)}
+    properties = read_properties(properties_file)
+    if properties and properties[0].line == 1 and _has_byte_order_mark(properties_file):
+        text = f"begins with a byte order mark, so spark-submit ignores {properties[0].name}"
+        yield failed(properties_file, text, "save the file as UTF-8 without a byte order mark")
+    values = {name: value.strip().lower() for name, value, _ in properties}
     if values.get(UNIX_SOCKETS) is None:
         text = f"{UNIX_SOCKETS} is not set: with Spark 4.1 and later each task may take 40 ms less"
         yield warned("Spark's workers", text, "set it to true: pykafka-sink docs tuning")
+
+
+def _has_byte_order_mark(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(len(BOM_UTF8)) == BOM_UTF8
 
 
 def _run_quota(arguments: argparse.Namespace) -> int:

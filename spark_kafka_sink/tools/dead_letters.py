@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.base.text import MOST_SHOWN, printable
 from spark_kafka_sink.tools.command import (
+    EXIT_FAILED,
     EXIT_OK,
     Examples,
     RefusedError,
@@ -50,7 +51,8 @@ errors.deadletterqueue.topic.name.
 count and show change nothing. replay asks before it writes, and deletes nothing. All three read
 committed records up to the end that the topic has at their start.
 
-exit codes: 0 done; 1 failed, message on stderr; 2 rejected, or not confirmed
+exit codes: 0 done; 1 failed, message on stderr, or replay has written nothing; 2 rejected, or not
+confirmed
 """
 _REPLAY = """\
 Write dead letters again, with the key, value, headers, timestamp and partition of their row, and
@@ -60,9 +62,10 @@ You name the topic: --to-topic for all rows, or --allow-topic for rows whose dea
 topic. The name in a dead letter alone is no permission, because other programs may have written it.
 The decision log and Kafka's internal topics are rejected.
 
-Truncated rows are omitted and counted, unless --mend names a function that repairs them. The
-function gets and returns a pyarrow.RecordBatch with the columns value, key, headers, topic,
-partition, timestamp and cause. It may drop rows. It must be importable here.
+Truncated rows, and rows that could not be encoded, are omitted and counted, unless --mend names a
+function that repairs them. The function gets and returns a pyarrow.RecordBatch with the columns
+value, key, headers, topic, partition, timestamp and cause. It may drop rows. It must be importable
+here.
 
 A row that is written again comes behind newer rows of its key. If the topic is compacted, it
 replaces them. --skip-superseded leaves such rows out, and calls the function of --mend twice.
@@ -315,10 +318,12 @@ def _replay(arguments: argparse.Namespace, admin: AdminClient) -> int:
     command = _next_command(arguments, next_offsets)
     document = {"written": done.written, "left_out": left_out}
     lines = [f"{count} written to {name}" for name, count in done.written.items()]
-    lines = lines or ["nothing written"]
-    lines += [f"{count} not written: {reason}" for reason, count in left_out.most_common()]
-    lines.append(f"next time: {command}")
-    return show(arguments, {**document, "from": next_offsets, "next": command}, lines)
+    reasons = [f"{count} not written: {reason}" for reason, count in left_out.most_common()]
+    if not done.written:
+        lines = ["nothing written" if reasons else "nothing written: there is no dead letter"]
+    lines += [*reasons, f"next time: {command}"]
+    show(arguments, {**document, "from": next_offsets, "next": command}, lines)
+    return EXIT_OK if done.written else EXIT_FAILED
 
 
 def _counted(

@@ -18,7 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.metrics.line import CAUSES_OF_DEAD_LETTERS, COUNTERS, PART_FIELDS, field_names
+from spark_kafka_sink.metrics.line import (
+    CAUSES_OF_DEAD_LETTERS,
+    COUNTERS,
+    PART_FIELDS,
+    field_names,
+    query_text,
+)
 from spark_kafka_sink.metrics.reading import (
     EVENTS,
     LARGEST,
@@ -262,6 +268,7 @@ class LineAggregate:
     sampling_interval: one of so many lines is read with its partitions and brokers
     lines, left_out: number of lines, and of texts that are not lines
     queries: number of lines by the query's id and name
+    names: of the queries, as the log shows them; the column "query" has their indexes
     changes: the latest changes of settings between batches of a query
     """
 
@@ -272,6 +279,7 @@ class LineAggregate:
         self.left_out = 0
         self.aborted = 0
         self.queries: Counter[tuple[str, str]] = Counter()
+        self.names: dict[str, int] = {}
         self.steps: list[Step] = []
         self.changes: deque[Change] = deque(maxlen=_MAX_CHANGES)
         self.causes = Causes()
@@ -298,6 +306,7 @@ class LineAggregate:
         found.update((name, columns["request_latency", name]) for name in LATENCY_COLUMNS)
         letters = [columns["dead_letters", cause] for cause in CAUSES_OF_DEAD_LETTERS]
         found["dead_letters"] = np.nansum(letters, axis=0)
+        found["query"] = np.array([self._index_of(row.query) for row in piece.rows], np.float64)
         found["aborted"] = np.array([row.is_aborted for row in piece.rows], np.float64)
         self.aborted += int(found["aborted"].sum())
         # A copy, because a view would keep all columns of the piece.
@@ -314,6 +323,10 @@ class LineAggregate:
             self._add_whole(json.loads(row.text))
         self.lines += len(piece.rows)
 
+    def _index_of(self, query: tuple[str, str]) -> int:
+        name = query_text(dict(zip(("query_id", "query_name"), query)))
+        return self.names.setdefault(name, len(self.names))
+
     def _read_whole(self, piece: Piece) -> set[int]:
         """Return the numbers of the lines of ``piece`` that are read beyond their columns."""
         numbers = range(len(piece.rows))
@@ -322,7 +335,8 @@ class LineAggregate:
 
     def columns(self) -> dict[str, Values]:
         """Return a value for each line, sorted by time; NaN if the line has none."""
-        names = (*LINE_COLUMNS, *METRICS_COLUMNS, *LATENCY_COLUMNS, "aborted", "dead_letters")
+        names = (*LINE_COLUMNS, *METRICS_COLUMNS, *LATENCY_COLUMNS)
+        names += ("aborted", "dead_letters", "query")
         if not self._columns:
             return {name: np.empty(0) for name in names}
         found = {name: np.concatenate([each[name] for each in self._columns]) for name in names}

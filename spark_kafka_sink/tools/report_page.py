@@ -136,6 +136,7 @@ def points(columns: dict[str, Values]) -> Series:
     """Return the values of each point by name, None if unknown.
 
     first, last: numbers of batches, else of lines; time_ms, until_ms: time of their lines
+    query: index of the query's name, -1 for batches of several
     seconds, slowest_s: mean and most of a batch, with committing
     records_per_s and bytes_per_s (compressed): from planning to committing; with ``least_`` and
     ``most_``, of one batch
@@ -150,13 +151,14 @@ def points(columns: dict[str, Values]) -> Series:
     starts = np.linspace(0, lines, min(lines, MOST_POINTS), endpoint=False).astype(np.int64)
     ends = np.append(starts[1:], lines)
     at = _PointReducer(starts, ends)
-    batch_ids = columns["batch_id"]
+    batch_ids, queries = columns["batch_id"], columns["query"]
     numbers = batch_ids if not np.isnan(batch_ids).any() else np.arange(1.0, lines + 1)
     found = {
         "first": numbers[starts],
         "last": numbers[ends - 1],
         "time_ms": columns["time_ms"][starts],
         "until_ms": columns["time_ms"][ends - 1],
+        "query": np.where(at.least(queries) == at.most(queries), queries[starts], -1.0),
         **_rates(columns, at),
         **_parts(columns, at),
         "p50_ms": at.median(columns["p50_ms"]),
@@ -580,7 +582,7 @@ def _body(aggregate: LineAggregate, columns: dict[str, Any]) -> str:
         _section("slow-tasks", "Slowest tasks", tasks_table(total)),
         _section("last", "Latest batches", batches_table("latest", kept, latest)),
         _section("set", "Settings", settings_table(latest[0]) + changes_table(aggregate.changes)),
-        f"<script type='application/json' id='data'>{_data(columns)}</script>\n",
+        f"<script type='application/json' id='data'>{_data(columns, aggregate.names)}</script>\n",
     )
     return "".join(parts)
 
@@ -608,8 +610,16 @@ def _figure(name: str, title: str, caption: str) -> str:
     )
 
 
-def _data(columns: dict[str, Any]) -> str:
-    data = {"parts": NAMES, "points": points(columns), "lines": len(columns["time_ms"])}
+def _data(columns: dict[str, Any], queries: Iterable[str]) -> str:
+    """Return what the charts show. queries: names, which the axis shows if there are several"""
+    found, names = points(columns), [*queries]
+    shown = {int(index) for index in found["query"] if index is not None and index >= 0}
+    data = {
+        "parts": NAMES,
+        "points": found,
+        "lines": len(columns["time_ms"]),
+        "queries": {n: printable(names[n]) for n in shown if len(names) > 1},
+    }
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
 
 

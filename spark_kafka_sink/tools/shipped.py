@@ -406,8 +406,8 @@ def _find(text: str, areas: list[Area]) -> Cause:
         return _broker_cause(error_for_code(int(match[2])), verify)
     if code not in causes:
         near = difflib.get_close_matches(code, causes, n=1, cutoff=0.6)
-        hint = f". Did you mean {PREFIX}{near[0]}?" if near else ""
-        problem = f"this version has no code {text}{hint} pykafka-sink explain lists all codes"
+        hint = f" Did you mean {PREFIX}{near[0]}?" if near else ""
+        problem = f"this version has no code {text}.{hint} pykafka-sink explain lists all codes"
         raise ConfigError(problem, code="TOOL-001")
     return causes[code]
 

@@ -32,12 +32,15 @@ from tests.reading import read_topic
     "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)]
 )
 def test_runs_until_it_is_stopped(number):
+    (port,) = free_ports(1, "127.0.0.1")
     command = [sys.executable, "-m", "spark_kafka_sink", "broker", "--topic", "a:3", "b"]
+    command += ["--port", str(port)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
             servers = process.stdout.readline().strip()
+            assert servers == f"127.0.0.1:{port}"
             with AdminClient.connect(servers) as admin:
                 topics = admin.metadata(None, False, admin.deadline_in(PATIENCE_MS)).topics
             assert {topic.name: len(topic.partitions) for topic in topics} == {"a": 3, "b": 1}
@@ -50,9 +53,6 @@ def test_runs_until_it_is_stopped(number):
             process.kill()
     with AdminClient.connect(servers) as admin:
         assert "Connection refused" in why_unreachable(admin, "Connection refused")
-
-
-LAST_WORDS = "Ctrl-C stops it and removes its data.\n"
 
 
 @contextmanager
@@ -95,36 +95,6 @@ def test_secured_it_tells_what_a_client_needs():
 
 
 # A broker of its own for what the one above and TestChecks show with theirs: its logins, and a file of properties.
-@pytest.mark.long
-@pytest.mark.parametrize("protocol", ["sasl_ssl", "ssl"])
-def test_secured_it_writes_the_properties_file_of_a_job(protocol, capsys):
-    with running("--secure", protocol, "--topic", "a", "--json") as process:
-        path = json.loads(process.stdout.readline())["spark_properties"]
-        assert Path(path).stat().st_mode & 0o777 == 0o600
-        assert "password" not in Path(path).read_text("ascii")
-        properties = ["--properties-file", path, "--topic", "a", "--write", "--json"]
-        code = main(["check", *PATIENT, *properties])
-        document = json.loads(capsys.readouterr().out)
-        assert (code, document["passed"]) == (0, True), document
-
-
-@pytest.mark.long
-def test_secured_by_certificates_as_json():
-    with running("--secure", "SSL", "--json", stderr=subprocess.PIPE) as process:
-        found = json.loads(process.stdout.readline())
-        [told] = [line for line in iter(process.stderr.readline, LAST_WORDS) if "no secur" in line]
-        plain = {"bootstrap.servers": told.split()[0], "log_level": "0"}
-        assert len(confluent_kafka.admin.AdminClient(plain).list_topics().brokers) == 1
-        properties = properties_of(Path(found["client_properties"]))
-        config = {
-            "bootstrap.servers": found["bootstrap_servers"],
-            "security.protocol": properties["security.protocol"],
-            "ssl.ca.location": properties["ssl.truststore.location"],
-            "ssl.certificate.location": properties["ssl.keystore.location"],
-            "ssl.key.location": properties["ssl.keystore.location"],
-            "log_level": "0",
-        }
-        assert len(confluent_kafka.admin.AdminClient(config).list_topics().brokers) == 1
 
 
 @pytest.mark.long
@@ -214,19 +184,6 @@ class TestWhatIsInOrder:
         assert found[f"decision log {log}"][1].startswith("not there yet")
         assert found["rights on transactional ids check."][0] == "passed"
         assert Topics(cluster.kafka.bootstrap_servers).topic_id(log) is None
-
-    def test_the_properties_file_of_a_job(self, cluster, tmp_path):
-        topic, file = cluster.topic("check-file"), tmp_path / "job.conf"
-        file.write_text(
-            "spark.master local[2]\n"
-            "spark.pykafka.job.format csv\n"
-            f"spark.pykafka.topic {topic}\n"
-            "spark.pykafka.kafka.compression.type lz4\n"
-        )
-        code, found = cluster.check("--properties-file", str(file))
-        assert code == 0
-        assert "compression.type=lz4" in found["options"][1]
-        assert f"topic {topic}" in found
 
     def test_for_people(self, cluster, capsys):
         servers = f"kafka.bootstrap.servers={cluster.kafka.bootstrap_servers}"
@@ -328,13 +285,6 @@ class TestDeadLetters:
         given = ("errors.tolerance=all", f"errors.deadletterqueue.topic.name={name}", *more)
         return [text for option in given for text in ("--option", option)]
 
-    def test_their_topic(self, cluster):
-        topic, dead = cluster.topic("check-rows"), cluster.topic("check-dead")
-        code, found = cluster.check("--topic", topic, *self.options(dead))
-        assert code == 0
-        assert found[f"topic {dead}"] == ("passed", "1 partitions ")
-        assert found[f"rights on topic {dead}"] == ("passed", "WRITE ")
-
     def test_one_that_is_compacted_or_takes_little(self, cluster):
         topic = cluster.topic("check-rows-2")
         dead = cluster.topic(
@@ -358,19 +308,6 @@ class TestDeadLetters:
         assert code == 1
         assert f"{replicas} = 3: there are 1 brokers" in found[f"topic {dead}"][1]
         assert Topics(cluster.kafka.bootstrap_servers).topic_id(dead) is None
-
-
-class TestThisMachine:
-    def test_where_metrics_cannot_be_written(self, cluster, tmp_path):
-        code, found = cluster.check("--option", f"metrics.path={tmp_path / 'none' / 'm.jsonl'}")
-        assert code == 1
-        outcome, text = found["metrics"]
-        assert (outcome, "No such file or directory. Name a file" in text) == ("failed", True)
-
-    def test_no_file_is_made(self, cluster, tmp_path):
-        code, found = cluster.check("--option", f"metrics.path={tmp_path / 'm.jsonl'}")
-        assert (code, found["metrics"][0]) == (0, "passed")
-        assert list(tmp_path.iterdir()) == []
 
 
 class TestQuotas:
@@ -414,3 +351,15 @@ class TestClocks:
     def test_who_tells_no_time(self):
         assert clock_finding(DescribeQuorumResponse(31), 0, 0).outcome is Outcome.UNKNOWN
         assert self.judged(-1, 0, 0)[0] is Outcome.UNKNOWN
+
+
+@pytest.mark.long
+def test_secured_it_writes_the_properties_file_of_a_job(capsys):
+    with running("--secure", "ssl", "--topic", "a", "--json") as process:
+        path = json.loads(process.stdout.readline())["spark_properties"]
+        assert Path(path).stat().st_mode & 0o777 == 0o600
+        assert "password" not in Path(path).read_text("ascii")
+        properties = ["--properties-file", path, "--topic", "a", "--write", "--json"]
+        code = main(["check", *PATIENT, *properties])
+        document = json.loads(capsys.readouterr().out)
+        assert (code, document["passed"]) == (0, True), document

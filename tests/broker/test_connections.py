@@ -1,83 +1,40 @@
-"""Connections to real brokers: addresses, idle and hung ones, brokers that come back, TLS and logins."""
+"""Connections to real brokers: addresses and names, brokers that hang or come back, rows that wait for replicas."""
 
 import logging
 import socket
-import threading
-from contextlib import closing
 
 import pytest
 
 from spark_kafka_sink.base.errors import (
-    AuthenticationError,
-    ConfigError,
     DeliveryError,
-    KafkaSinkError,
-    TopicError,
 )
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.localkafka import LocalSecurity
-from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
 from spark_kafka_sink.network import transport
 from spark_kafka_sink.network.admin import AdminClient
-from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.node_connection import ConnectionState
-from spark_kafka_sink.producer.producer import ThreadedProducer
 from tests.broker.conftest import IPV6_LOOPBACK
 from tests.broker.producing import (
     Topics,
     append,
     batch_of,
-    open_producer,
     plan_of,
     producer_for,
     why_unreachable,
 )
-from tests.local_kafka import PatientKafka
 from tests.patience import (
     AN_HOUR_MS,
     NO_OTHER_TIMEOUT,
     PATIENCE_MS,
-    PATIENCE_S,
     eventually,
-    reason_given_time,
 )
 from tests.proxy import TcpProxy
 from tests.reading import read_topic, read_values
 
-TASKS = 8
 # Nothing that these wait for is ended by a timeout.
 NO_TIMEOUT = {
     "socket_connection_setup_timeout_ms": str(AN_HOUR_MS),
     "socket_connection_setup_timeout_max_ms": str(AN_HOUR_MS),
     **NO_OTHER_TIMEOUT,
 }
-
-
-class TestIdleConnections:
-    def test_are_closed_and_come_back(self, pair):
-        pair.create_topic("ad-idle", 2, 1)
-        open_before = [forwarder.open_count for forwarder in pair.forwarders.values()]
-
-        def write_to_both(value):
-            batch = batch_of(value=[value] * 2, partition=[0, 1])
-            producer.append(batch, plan_of(batch, "ad-idle"))
-            producer.flush()
-
-        def are_closed():
-            return [f.open_count for f in pair.forwarders.values()] == open_before
-
-        def accepted():
-            return sum(forwarder.accepted_count for forwarder in pair.forwarders.values())
-
-        with producer_for(pair.forwarded_servers, connections_max_idle_ms="500") as producer:
-            write_to_both(b"1")
-            assert eventually(are_closed)
-            accepted_before = accepted()
-            write_to_both(b"2")
-            assert accepted() > accepted_before
-            assert producer.is_healthy
-        assert read_values(pair.bootstrap_servers, "ad-idle") == [b"1", b"2"] * 2
 
 
 class TestBrokersThatHang:
@@ -102,39 +59,6 @@ class TestBrokersThatHang:
                 assert written(pair, topic, 2) == []
             producer.flush()
         assert written(pair, topic, 2) == [b"0", b"1", b"2"]
-
-    def test_in_the_middle_do_not_hold_up_others(self, pair, topic):
-        with producer_for(pair.forwarders[1].address, **NO_TIMEOUT) as producer:
-            append_to(pair, producer, topic, [1, 2], b"before")
-            producer.flush()
-            expected = [b"before", b"0", b"1", b"2"]
-            with pair.forwarders[2].held_back():
-                for n in range(3):
-                    append_to(pair, producer, topic, [1, 2], b"%d" % n)
-                assert eventually(lambda: written(pair, topic, 1) == expected)
-                assert written(pair, topic, 2) == [b"before"]
-            producer.flush()
-        assert written(pair, topic, 2) == expected
-
-    def test_do_not_hold_up_tasks_that_begin(self, pair, topic):
-        """Each asks some broker for a producer id and metadata, and some ask the one that hangs."""
-
-        def run_task():
-            with producer_for(pair.forwarders[1].address, **NO_TIMEOUT) as producer:
-                append_to(pair, producer, topic, [1], b"v")
-                producer.flush()
-
-        tasks = [threading.Thread(target=run_task) for _ in range(TASKS)]
-        with pair.forwarders[2].held_back():
-            for task in tasks:
-                task.start()
-            for task in tasks:
-                task.join(PATIENCE_S)
-            are_done = not any(task.is_alive() for task in tasks)
-        for task in tasks:
-            task.join()
-        assert written(pair, topic, 1) == [b"v"] * TASKS
-        assert are_done
 
     def test_for_too_long_are_named(self, pair, topic):
         # It must be long enough for the first record.
@@ -328,14 +252,6 @@ class TestNamesWithSeveralAddresses:
         # The second address is out of the same answer.
         assert names.asked == ["kafka.example"]
 
-    def test_the_first_is_silent(self, kafka, names):
-        """It costs socket.connection.setup.timeout.ms, no more."""
-        names.set("kafka.example", OTHER_HOST, HOST)
-        port = kafka.address(1)[1]
-        with socket.create_server((OTHER_HOST, port)):
-            silence = {"socket_connection_setup_timeout_ms": "300", "request_timeout_ms": "3000"}
-            write(kafka, f"kafka.example:{port}", "ad-silent", **{**NO_OTHER_TIMEOUT, **silence})
-
     def test_the_first_is_of_a_family_that_this_machine_has_not(self, kafka, monkeypatch):
         """A resolver gives IPv6 addresses also where the kernel has no IPv6."""
         addresses_of = transport._addresses
@@ -381,14 +297,6 @@ class TestNamesThatAreNone:
         topic = f"ad-beside-{host.replace('..', '-')}"
         write(kafka, f"{host}:9092,{kafka.bootstrap_servers}", topic)
 
-    def test_a_producer_says_it_after_max_block(self):
-        def block(timeout_ms):
-            with producer_for("nohost.invalid:9092", max_block_ms=str(timeout_ms)) as producer:
-                append(producer, "t", [b"v"])
-
-        reason = "nohost.invalid:9092 (host name: "
-        assert reason in reason_given_time(block, TopicError, 1_000, reason)
-
 
 class TestClientDnsLookup:
     CANONICAL = "resolve_canonical_bootstrap_servers_only"
@@ -404,182 +312,3 @@ class TestClientDnsLookup:
         assert names.asked[0] == "alias.example"
         assert "two.example" in names.asked
         assert names.asked.count("alias.example") == 1
-
-    def test_errors_name_the_canonical_names(self, names):
-        names.set("alias.example", OTHER_HOST, THIRD_HOST)
-        names.canonical = {OTHER_HOST: "one.example", THIRD_HOST: "two.example"}
-        names.set("one.example", HOST)
-        names.set("two.example", HOST)
-        values = {"bootstrap.servers": "alias.example:1", "client.dns.lookup": self.CANONICAL}
-        config = ProducerConfig.parse(values)
-        expected = (
-            "no broker reachable: one.example:1 (Connection refused), "
-            "two.example:1 (Connection refused)"
-        )
-        with AdminClient.of(config) as admin:
-            assert why_unreachable(admin, expected) == expected
-
-    @pytest.mark.parametrize("host", ["nohost.invalid", EMPTY_LABEL])
-    def test_a_name_that_is_none_is_told_by_its_own(self, host):
-        values = {"bootstrap.servers": f"{host}:9092", "client.dns.lookup": self.CANONICAL}
-        reason = f"{host}:9092 (host name: "
-        with AdminClient.of(ProducerConfig.parse(values)) as admin:
-            assert reason in why_unreachable(admin, reason)
-
-    def test_another_value(self):
-        with pytest.raises(ConfigError, match=r"client\.dns\.lookup.*use_all_dns_ips"):
-            open_producer("localhost:9092", client_dns_lookup="default")
-
-
-USERS = {"alice": "alices", "bob": "bobs"}
-LIFETIME_MS = 5_000
-
-
-@pytest.fixture(scope="module")
-def secured():
-    security = {
-        "SASL_TLS": LocalSecurity("SASL_SSL", ("PLAIN", "SCRAM-SHA-256"), USERS),
-        "SASL": LocalSecurity("SASL_PLAINTEXT", ("SCRAM-SHA-512",), USERS),
-        "MUTUAL": LocalSecurity("SSL", users=USERS, client_auth="required"),
-        "SHORT": LocalSecurity(
-            "SASL_SSL",
-            ("SCRAM-SHA-256",),
-            USERS,
-            properties={"connections.max.reauth.ms": str(LIFETIME_MS)},
-        ),
-    }
-    with PatientKafka(security=security) as local_kafka:
-        yield local_kafka
-
-
-def options_of(secured, listener, **changed):
-    """The options of a client in Kafka's names; ``None`` leaves one away."""
-    options = {
-        key.removeprefix("kafka."): value
-        for key, value in secured.client_options("alice", listener).items()
-    }
-    return {**options, **{key.replace("_", "."): value for key, value in changed.items()}}
-
-
-def config_of(secured, listener, **changed):
-    return ProducerConfig.parse(options_of(secured, listener, **changed))
-
-
-@pytest.mark.parametrize("listener", ["SASL_TLS", "SASL", "MUTUAL", "SHORT"])
-def test_records_arrive(secured, listener):
-    topic = f"through-{listener}"
-    secured.create_topic(topic)
-    with closing(ThreadedProducer(config_of(secured, listener))) as producer:
-        batch = batch_of(value=[b"%d" % i for i in range(5_000)])
-        producer.append(batch, plan_of(batch, topic))
-        producer.flush()
-    assert len(read_values(secured.bootstrap_servers_of(MAIN_LISTENER), topic)) == 5_000
-
-
-@pytest.mark.long
-def test_sessions_are_renewed_under_load(secured, monkeypatch):
-    """With requests in flight: nothing is lost, nothing out of order, nothing twice."""
-    topic = "renewed"
-    secured.create_topic(topic)
-    renewed = 0
-    usable = NetworkClient._handle_ready
-
-    def counting(client, connection, *more):
-        nonlocal renewed
-        renewed += connection.state is ConnectionState.REAUTHENTICATING
-        usable(client, connection, *more)
-
-    monkeypatch.setattr(NetworkClient, "_handle_ready", counting)
-    producer = ThreadedProducer(config_of(secured, "SHORT", batch_size="1000", linger_ms="0"))
-    sent = 0
-    try:
-        while renewed < 4:
-            batch = batch_of(value=[b"%d" % (sent + i) for i in range(200)])
-            producer.append(batch, plan_of(batch, topic))
-            sent += 200
-        producer.flush()
-    finally:
-        producer.close()
-    values = [
-        int(value) for value in read_values(secured.bootstrap_servers_of(MAIN_LISTENER), topic)
-    ]
-    assert values == list(range(sent))
-
-
-def assert_told(config, *words):
-    """What an admin client is told within 5 s, on a quiet machine."""
-
-    def ask(timeout_ms):
-        with AdminClient.of(config) as admin:
-            admin.metadata([], False, admin.deadline_in(timeout_ms))
-
-    message = reason_given_time(ask, KafkaSinkError, 5_000, *words)
-    for word in words:
-        assert word in message
-
-
-def assert_refused(config, *words):
-    """At once: however much time there is."""
-    with pytest.raises(AuthenticationError) as raised, AdminClient.of(config) as admin:
-        admin.metadata([], False, admin.deadline_in(AN_HOUR_MS))
-    for word in words:
-        assert word in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("listener", "changed", "words"),
-    [
-        ("SASL", {"sasl_jaas_config": "wrong"}, ["!", "SCRAM-SHA-512", "invalid credentials"]),
-        (
-            "SASL",
-            {"sasl_mechanism": "SCRAM-SHA-256"},
-            ["!", "enabled there: SCRAM-SHA-512"],
-        ),
-        ("SASL", {"security_protocol": "PLAINTEXT"}, ["SASL_SSL or SASL_PLAINTEXT"]),
-        ("SASL_TLS", {"security_protocol": "SASL_PLAINTEXT"}, ["!", "TLS"]),
-        ("SASL_TLS", {"security_protocol": "SSL"}, ["SASL_SSL or SASL_PLAINTEXT"]),
-        ("MUTUAL", {"security_protocol": "PLAINTEXT"}, ["!", "TLS listener"]),
-        ("MUTUAL", {"ssl_keystore_location": ""}, ["!", "ssl.keystore"]),
-        ("MUTUAL", {"ssl_truststore_location": ""}, ["!", "ssl.truststore"]),
-    ],
-    ids=lambda value: "-".join(value.values()) if isinstance(value, dict) else None,
-)
-def test_a_refusal_is_told(secured, listener, changed, words):
-    options = options_of(secured, listener)
-    for name, value in changed.items():
-        key = name.replace("_", ".")
-        if value == "wrong":
-            options[key] = options[key].replace(USERS["alice"] + '"', 'nothing"')
-        elif value:
-            options[key] = value
-        else:
-            options = {k: v for k, v in options.items() if not k.startswith(key[: key.rindex(".")])}
-    config = ProducerConfig.parse(options)
-    if words[0] == "!":
-        assert_refused(config, *words[1:])
-    else:
-        assert_told(config, *words)
-
-
-def test_tls_to_a_listener_in_clear_text(secured):
-    options = options_of(
-        secured, "MUTUAL", bootstrap_servers=secured.bootstrap_servers_of(MAIN_LISTENER)
-    )
-    assert_told(ProducerConfig.parse(options), "TLS", "security.protocol")
-
-
-def test_sasl_to_a_listener_without(secured):
-    options = options_of(
-        secured, "SASL", bootstrap_servers=secured.bootstrap_servers_of(MAIN_LISTENER)
-    )
-    assert_refused(ProducerConfig.parse(options), "has no SASL")
-
-
-def test_a_refusal_ends_a_producer_at_once(secured):
-    """Not after ``max.block.ms``, and with what the broker said."""
-    options = options_of(secured, "SASL", **NO_OTHER_TIMEOUT)
-    options["sasl.jaas.config"] = options["sasl.jaas.config"].replace('alices"', 'nothing"')
-    with closing(ThreadedProducer(ProducerConfig.parse(options))) as producer:
-        batch = batch_of(value=[b"lost"])
-        with pytest.raises(AuthenticationError, match="invalid credentials"):
-            producer.append(batch, plan_of(batch, "anything"))

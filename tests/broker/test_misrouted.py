@@ -1,24 +1,22 @@
-"""The address of a broker of Kafka 4.4 leads to another broker, with and without SASL (KIP-1242)."""
+"""The address of a broker of Kafka 4.4 leads to another broker (KIP-1242). Logins: tests/simulation/test_changed_clusters.py."""
 
 import contextlib
 import json
 
 import pytest
 
-from spark_kafka_sink.localkafka import LocalSecurity
-from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
 from tests.broker.producing import batch_of, plan_of, producer_for
 from tests.local_kafka import QUICK_START, PatientKafka
 from tests.patience import NO_OTHER_TIMEOUT, eventually
 from tests.proxy import TcpProxy
 from tests.reading import read_values
 
-CLEAR, SASL = "FORWARDED", "SASL"
+LISTENER = "FORWARDED"
 TOPIC = "misrouted"
-UNCHECKED = {
-    "check": {"metadata_cluster_check_enable": "false"},
-    "recovery": {"metadata_recovery_strategy": "none"},
-}
+UNCHECKED = (
+    {"metadata_cluster_check_enable": "false"},
+    {"metadata_recovery_strategy": "none"},
+)
 """Options that switch the check off."""
 REQUEST_LOG = "-Dorg.slf4j.simpleLogger.log.kafka.request.logger=debug"
 """Lets brokers log each request with its response."""
@@ -30,34 +28,24 @@ class Forwarded(PatientKafka):
 
     def __init__(self, stack):
         self.targets = {1: 1, 2: 2}
-        self.forwarders = {
-            (listener, broker_id): stack.enter_context(
-                TcpProxy(
-                    lambda listener=listener, broker_id=broker_id: self.address(
-                        self.targets[broker_id], listener
-                    )
-                )
-            )
-            for listener in (CLEAR, SASL)
-            for broker_id in (1, 2)
-        }
+        self.forwarders = [
+            stack.enter_context(TcpProxy(lambda b=b: self.address(self.targets[b], LISTENER)))
+            for b in (1, 2)
+        ]
+        self.forwarded_servers = ",".join(one.address for one in self.forwarders)
         super().__init__(
             2,
             "4.4.0",
-            listeners={CLEAR: "PLAINTEXT"},
-            security={SASL: LocalSecurity("SASL_PLAINTEXT", ("SCRAM-SHA-512",))},
-            advertised={
-                listener: [self.forwarders[listener, broker_id].address for broker_id in (1, 2)]
-                for listener in (CLEAR, SASL)
-            },
+            listeners={LISTENER: "PLAINTEXT"},
+            advertised={LISTENER: self.forwarded_servers.split(",")},
             jvm_options=(*QUICK_START, REQUEST_LOG),
         )
 
-    def exchange(self, listener):
+    def exchange(self):
         """Connections to the one lead to the other from now on; the open ones are cut."""
         self.targets = {1: self.targets[2], 2: self.targets[1]}
-        for broker_id in (1, 2):
-            self.forwarders[listener, broker_id].cut()
+        for forwarder in self.forwarders:
+            forwarder.cut()
 
     def misrouted_count(self, client_id):
         """How many of a client's Produce requests the wrong broker got, by the brokers' logs."""
@@ -67,13 +55,8 @@ class Forwarded(PatientKafka):
             for responses in produced(self.log_file(broker_id), client_id)
         )
 
-    def producer(self, listener, **options):
-        if listener == SASL:
-            secured = self.client_options(listener=SASL)
-            options |= {key.removeprefix("kafka."): value for key, value in secured.items()}
-            del options["bootstrap.servers"]
-        servers = ",".join(self.forwarders[listener, broker_id].address for broker_id in (1, 2))
-        return producer_for(servers, **options, **NO_OTHER_TIMEOUT)
+    def producer(self, **options):
+        return producer_for(self.forwarded_servers, **options, **NO_OTHER_TIMEOUT)
 
 
 def produced(log_file, client_id):
@@ -97,43 +80,41 @@ def write(producer, topic, value):
     producer.append(batch, plan_of(batch, topic))
 
 
-@pytest.mark.parametrize("listener", [CLEAR, SASL])
-def test_the_broker_rejects_the_connection_and_no_record_is_lost(forwarded, listener):
-    topic = f"{TOPIC}-{listener.lower()}"
-    forwarded.create_topic(topic, 2, 1)
-    with forwarded.producer(listener, client_id=topic) as producer:
+def test_the_broker_rejects_the_connection_and_no_record_is_lost(forwarded):
+    forwarded.create_topic(TOPIC, 2, 1)
+    with forwarded.producer(client_id=TOPIC) as producer:
 
         def are_rejected():
             nodes = producer._metadata.snapshot.nodes.values()
             reasons = [producer.client.last_failure(node) or "" for node in nodes]
             return all("REBOOTSTRAP_REQUIRED" in reason for reason in reasons)
 
-        write(producer, topic, b"1")
+        write(producer, TOPIC, b"1")
         producer.flush()
-        before = forwarded.misrouted_count(topic)
-        forwarded.exchange(listener)
-        write(producer, topic, b"2")
+        before = forwarded.misrouted_count(TOPIC)
+        forwarded.exchange()
+        write(producer, TOPIC, b"2")
         assert eventually(are_rejected)
-        forwarded.exchange(listener)
+        forwarded.exchange()
         producer.flush()
         assert producer.is_healthy
-    assert forwarded.misrouted_count(topic) == before
-    assert read_values(forwarded.bootstrap_servers_of(MAIN_LISTENER), topic) == [b"1", b"2"] * 2
+    assert forwarded.misrouted_count(TOPIC) == before
+    assert read_values(forwarded.bootstrap_servers, TOPIC) == [b"1", b"2"] * 2
 
 
-@pytest.mark.parametrize(("listener", "unchecked"), [(CLEAR, "check"), (SASL, "recovery")])
-def test_without_the_check_the_wrong_broker_gets_the_records(forwarded, listener, unchecked):
+@pytest.mark.parametrize("unchecked", UNCHECKED)
+def test_without_the_check_the_wrong_broker_gets_the_records(forwarded, unchecked):
     """The test above could not fail otherwise."""
-    topic = f"{TOPIC}-{listener.lower()}-{unchecked}"
+    topic = f"{TOPIC}-{UNCHECKED.index(unchecked)}"
     forwarded.create_topic(topic, 2, 1)
-    with forwarded.producer(listener, client_id=topic, **UNCHECKED[unchecked]) as producer:
+    with forwarded.producer(client_id=topic, **unchecked) as producer:
         write(producer, topic, b"1")
         producer.flush()
         before = forwarded.misrouted_count(topic)
-        forwarded.exchange(listener)
+        forwarded.exchange()
         write(producer, topic, b"2")
         assert eventually(lambda: forwarded.misrouted_count(topic) > before)
-        forwarded.exchange(listener)
+        forwarded.exchange()
         producer.flush()
         assert producer.is_healthy
-    assert read_values(forwarded.bootstrap_servers_of(MAIN_LISTENER), topic) == [b"1", b"2"] * 2
+    assert read_values(forwarded.bootstrap_servers, topic) == [b"1", b"2"] * 2

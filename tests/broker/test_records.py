@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import struct
-import threading
 from collections import Counter
 from contextlib import closing
 from typing import NamedTuple
@@ -14,21 +13,16 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 
 from evidence.harness.jobs import Verdict, judge
-from spark_kafka_sink.base.errors import TopicError
 from spark_kafka_sink.network import admin as admin_module
 from spark_kafka_sink.network.transport import SelectorNetwork
 from spark_kafka_sink.producer import producer as producer_module
 from spark_kafka_sink.protocol.messages.client import GetTelemetrySubscriptionsRequest
 from tests.broker.producing import (
-    Topics,
-    append,
     batch_of,
-    creating,
     open_producer,
     plan_of,
     producer_for,
     send,
-    write,
 )
 from tests.patience import PATIENCE_S, eventually
 from tests.reading import consumer, read_topic
@@ -44,7 +38,6 @@ HIGHEST_COMMON = {
     # ApiVersions 5 names the broker, which is unknown of an address of bootstrap.servers.
     "4.4.0": {PRODUCE: {13}, METADATA: {13}, API_VERSIONS: {4, 5}, INIT_PRODUCER_ID: {5}},
 }
-CREATE_TOPICS_VERSION = 7
 
 
 @pytest.fixture(scope="module", params=HIGHEST_COMMON)
@@ -136,33 +129,11 @@ class TestVersions:
             versions.setdefault(api_key, set()).add(version)
         assert versions == HIGHEST_COMMON[broker.version]
 
-    def test_of_topic_creation(self, broker, sent):
-        topic = f"bv-created-{broker.version}"
-        write(creating(broker.bootstrap_servers, partitions="2"), topic, [b"v"])
-        assert {version for key, version in sent if key == CREATE_TOPICS} == {CREATE_TOPICS_VERSION}
-        assert [r.value for r in read_topic(broker.bootstrap_servers, topic)] == [b"v"]
-
     def test_the_recorded_answers_are_those_of_this_broker(self, broker):
         """test_network_client works with them."""
         answers = recorded(broker.version)
         for version in (0, 1, 2, FUTURE_VERSION):
             assert ask(broker.address(1), version) == answers[version]
-
-
-def test_a_recreated_topic_is_found_out_by_metadata(kafka_3_9):
-    """Until Kafka 4.1, produce requests name topics without their id: only metadata can tell."""
-    servers, topic = kafka_3_9.bootstrap_servers, "bv-recreated"
-    topics = Topics(servers)
-    kafka_3_9.create_topic(topic)
-    with producer_for(servers, metadata_max_age_ms="100") as producer:
-        append(producer, topic, [b"old"])
-        producer.flush()
-        topics.delete(topic)
-        kafka_3_9.create_topic(topic)
-        assert eventually(lambda: not producer.is_healthy)
-        with pytest.raises(TopicError, match=f"'{topic}' was deleted and created again"):
-            append(producer, topic, [b"for the old one"])
-    assert read_topic(servers, topic) == []
 
 
 SEGMENT_ROWS = 20_000
@@ -247,59 +218,6 @@ def test_indexes_and_timestamps(kafka):
     assert "not found" not in text
 
 
-def test_a_group_of_three_reads_every_record_once(kafka):
-    topic = "group-of-three"
-    kafka.create_topic(topic, 6)
-    seen = []
-    shares = [0, 0, 0]
-    group_is_complete = threading.Event()
-    done = threading.Event()
-    lock = threading.Lock()
-
-    def read(number):
-        reader = consumer(
-            kafka.bootstrap_servers,
-            **{
-                "group.id": "three",
-                "auto.offset.reset": "earliest",
-                "enable.partition.eof": False,
-                "partition.assignment.strategy": "cooperative-sticky",
-            },
-        )
-        reader.subscribe([topic])
-        try:
-            while not done.is_set():
-                messages = reader.consume(500, timeout=0.2)
-                with lock:
-                    shares[number] = len(reader.assignment())
-                    if shares == [2, 2, 2]:
-                        group_is_complete.set()
-                if not messages:
-                    continue
-                reader.commit(asynchronous=False)
-                with lock:
-                    assert all(m.error() is None for m in messages)
-                    seen.extend(m.value() for m in messages)
-                    if len(seen) >= SEGMENT_ROWS:
-                        done.set()
-        finally:
-            reader.close()
-
-    threads = [threading.Thread(target=read, args=(number,)) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    try:
-        # Sent once the group is stable: a rebalance in the middle may rightly deliver a record twice.
-        assert group_is_complete.wait(PATIENCE_S), f"partitions per member: {shares}"
-        send(kafka.bootstrap_servers, topic, [segment_rows()], compression_type="lz4")
-        done.wait(PATIENCE_S)
-    finally:
-        done.set()
-        for thread in threads:
-            thread.join(PATIENCE_S)
-    assert Counter(seen) == Counter(value.as_py() for value in segment_rows().column(1))
-
-
 def test_many_small_flushes_with_no_linger(kafka):
     """Both threads want to close batches all the time here: nothing may get lost between them."""
     topic = "small-flushes"
@@ -334,49 +252,11 @@ def test_a_broker_without_a_plugin_is_asked_nothing(kafka, caplog):
     assert [record for record in caplog.records if "telemetry" in record.name] == []
 
 
-CLIENT_ID = "of-a-small-quota"
-BYTES_PER_SECOND = 100_000
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("in_flight", ["1", "5"])
-def test_pauses_that_are_longer_than_all_timeouts(kafka, in_flight):
-    """3 MB: the broker takes a window of ten seconds' bytes at once, then asks for long pauses."""
-    client_id = f"{CLIENT_ID}-{in_flight}"
-    kafka.run_tool(
-        "ConfigCommand",
-        *("--bootstrap-server", kafka.bootstrap_servers, "--alter"),
-        *("--entity-type", "clients", "--entity-name", client_id),
-        *("--add-config", f"producer_byte_rate={BYTES_PER_SECOND}"),
-    )
-    topic = f"quota-{in_flight}"
-    kafka.create_topic(topic, 1)
-    values = [b"%06d" % number + bytes(1_000) for number in range(3_000)]
-    batches = [batch_of(value=values[at : at + 100]) for at in range(0, 3_000, 100)]
-    producer = send(
-        kafka.bootstrap_servers,
-        topic,
-        batches,
-        client_id=client_id,
-        max_in_flight_requests_per_connection=in_flight,
-        batch_size="50000",
-        buffer_memory="1048576",
-        max_block_ms="2000",
-        request_timeout_ms="2000",
-        linger_ms="0",
-        delivery_timeout_ms="2500",
-    )
-    assert [record.value for record in read_topic(kafka.bootstrap_servers, topic)] == values
-    metrics = producer.metrics
-    assert metrics.throttle_time_max_ms > 2_500
-    assert metrics.retries == 0
-
-
-def judged(kafka, topic, ids, records):
+def judged(kafka, topic, ids, records, padding=b"x" * 90):
     kafka.create_topic(topic)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for number in ids:
-        producer.produce(topic, b"%010d" % number + b"x" * 90, b"key")
+        producer.produce(topic, b"%010d" % number + padding, b"key")
     assert producer.flush(30) == 0
     return judge(kafka.bootstrap_servers, topic, 1, records)
 
@@ -391,3 +271,8 @@ def test_lost_doubled_and_out_of_order_are_counted(kafka):
     verdict = judged(kafka, "verdict-bad", [0, 2, 1, 2, 2], 5)
     assert verdict == Verdict(read=5, lost=2, doubled=2, out_of_order=1)
     assert not verdict.is_good
+
+
+def test_a_value_that_no_job_has_written_ends_the_run(kafka):
+    with pytest.raises(AssertionError, match="not a value of the job"):
+        judged(kafka, "verdict-other", [0], 1, padding=b"x" * 89 + b"y")

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from contextlib import closing
 
@@ -16,21 +15,18 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.base.errors import (
-    ConfigError,
     DeliveryError,
     KafkaSinkError,
     TopicError,
     sentence,
 )
-from spark_kafka_sink.base.model import ColumnPositions, Node
+from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.network.admin import AdminClient, create_missing
 from spark_kafka_sink.producer import producer as producer_module
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.protocol.messages.topics import CreatableTopic, CreatableTopicConfig
-from spark_kafka_sink.protocol.messages.transactions import InitProducerIdRequest
 from spark_kafka_sink.spark import preflight
-from tests.answering import SameAnswer
 from tests.broker.producing import (
     Topics,
     append,
@@ -62,21 +58,6 @@ def closed_port():
 
 
 class TestMetadata:
-    def test_brokers_and_controller(self, kafka, admin):
-        cluster = admin.metadata([], False, admin.deadline_in(PATIENCE_MS))
-        assert [(b.node_id, b.host, b.port) for b in cluster.brokers] == [(1, *kafka.address(1))]
-        assert cluster.controller_id == 1
-        assert cluster.topics == []
-
-    def test_one_topic_and_all(self, kafka, admin):
-        kafka.create_topic("am-one", partitions=4)
-        kafka.create_topic("am-other")
-        (topic,) = admin.metadata(["am-one"], False, admin.deadline_in(PATIENCE_MS)).topics
-        assert topic.name == "am-one"
-        assert sorted(p.partition_index for p in topic.partitions) == [0, 1, 2, 3]
-        names = {t.name for t in admin.metadata(None, False, admin.deadline_in(PATIENCE_MS)).topics}
-        assert names >= {"am-one", "am-other"}
-
     def test_missing_topic_is_told_at_once(self, admin):
         (topic,) = admin.metadata(["am-missing"], False, admin.deadline_in(AN_HOUR_MS)).topics
         assert (topic.name, topic.error_code) == ("am-missing", UNKNOWN_TOPIC)
@@ -111,27 +92,6 @@ class TestCreateTopics:
         }
         assert "create topic ac-exists: TOPIC_ALREADY_EXISTS" in str(results["ac-exists"])
 
-    def test_validate_only(self, admin):
-        topic = CreatableTopic("ac-validated", 1, 1)
-        assert admin.create_topics([topic], 10_000, validate_only=True) == {"ac-validated": None}
-        assert admin.create_topics([topic], 10_000) == {"ac-validated": None}
-
-
-def test_any_request_to_a_broker(kafka, admin):
-    node = Node(1, *kafka.address(1))
-    answers = []
-
-    def is_given_an_id():
-        request = InitProducerIdRequest(None, 60_000)
-        response = admin.request(node, request, admin.deadline_in(PATIENCE_MS))
-        answers.append(response)
-        # A broker that has no block of ids yet says so, and fetches one: errors are not retried.
-        assert response.error_code in (0, COORDINATOR_LOAD_IN_PROGRESS)
-        return response.error_code == 0
-
-    assert eventually(is_given_an_id)
-    assert answers[-1].producer_id >= 0
-
 
 class TestUnreachable:
     def test_each_address_has_its_own_reason(self):
@@ -146,20 +106,6 @@ class TestUnreachable:
                 message = why_unreachable(admin, refused, unknown, hangs)
         assert message.startswith(f"no broker reachable: {refused}{unknown}")
         assert message.endswith(hangs)
-
-    def test_listener_of_another_protocol(self):
-        answer, reason = b"HTTP/1.1 400 Bad Request\r\n\r\n", "this address is an HTTP server"
-        with SameAnswer(answer) as server, AdminClient.connect(server.address) as admin:
-            assert reason in why_unreachable(admin, reason)
-
-    def test_one_good_address_is_enough(self, kafka):
-        servers = f"127.0.0.1:{closed_port()},{kafka.bootstrap_servers}"
-        with AdminClient.connect(servers) as admin:
-            assert len(admin.metadata([], False, admin.deadline_in(AN_HOUR_MS)).brokers) == 1
-
-    def test_wrong_address_list(self):
-        with pytest.raises(ConfigError, match="the port is missing"):
-            AdminClient.connect("localhost")
 
 
 # For brokers that are away: nothing is gained by waiting for them.
@@ -207,23 +153,6 @@ def stopped():
         yield kafka
 
 
-@pytest.fixture(scope="module")
-def frozen():
-    """A broker that takes connections and answers nothing."""
-    with PatientKafka() as kafka:
-        kafka.pause(1)
-        yield kafka
-        kafka.resume(1)
-
-
-@pytest.fixture(scope="module")
-def demanding_kafka():
-    """One broker that wants three replicas of every topic."""
-    properties = {"auto.create.topics.enable": "false", "default.replication.factor": "3"}
-    with PatientKafka(server_properties=properties) as kafka:
-        yield kafka
-
-
 @pytest.fixture
 def checkpoint(tmp_path):
     """As Spark leaves it before it plans the first micro-batch."""
@@ -251,23 +180,6 @@ def test_a_running_stream_goes_on_while_the_brokers_are_away(stopped, running):
     planned = Planned("stream", options(stopped, running))
     assert planned.has_gone_on
     assert f"no broker reachable: {stopped.bootstrap_servers} (Connection refused" in planned.log
-
-
-def test_a_running_stream_goes_on_while_a_broker_does_not_answer(frozen, running):
-    assert Planned("stream", options(frozen, running)).has_gone_on
-
-
-def test_a_checkpoint_is_found_as_a_uri_too(stopped, checkpoint):
-    refused = Planned("stream", options(stopped, f"file://{checkpoint}"))
-    assert refused.result.startswith("BootstrapError: no broker reachable")
-    (checkpoint / "commits" / "12").write_text("v1")
-    assert Planned("stream", options(stopped, f"file://{checkpoint}")).has_gone_on
-
-
-@pytest.mark.parametrize("place", ["s3a://bucket/checkpoints/flights", None])
-def test_a_stream_whose_checkpoint_is_elsewhere_goes_on(stopped, place):
-    """It may have run for weeks."""
-    assert Planned("stream", options(stopped, place)).has_gone_on
 
 
 def test_a_new_stream_with_a_wrong_address_says_so_before_it_fails(stopped, checkpoint):
@@ -339,16 +251,6 @@ def test_topics_that_brokers_may_not_create(kafka, admin):
     assert topic.error_code == UNKNOWN_TOPIC
 
 
-def test_topics_with_similar_names_are_named_where_brokers_create_none(strict_kafka):
-    strict_kafka.create_topic("returned-items")
-
-    def check(timeout_ms):
-        checked(strict_kafka, "return-items", **{"kafka.max.block.ms": str(timeout_ms)})
-
-    similar = ". Topics with similar names: returned-items"
-    assert reason_given_time(check, KafkaSinkError, 500, similar).count(similar) == 1
-
-
 @pytest.mark.parametrize(
     ("more", "error"),
     [
@@ -359,45 +261,6 @@ def test_topics_with_similar_names_are_named_where_brokers_create_none(strict_ka
 def test_what_is_permanent_ends_a_running_stream(kafka, running, more, error):
     given = {**options(kafka, running, **more), **PATIENT}
     assert Planned("stream", given).result.startswith(error)
-
-
-@pytest.mark.parametrize(
-    ("replicas", "hint"),
-    [
-        (
-            "3",
-            "topic.creation.replication.factor = 3 is more than there are brokers: set it to their "
-            "number at most, to 1 for a cluster of one broker",
-        ),
-        (
-            "-1",
-            "The brokers' default.replication.factor is more than there are brokers, or they are "
-            "older than Kafka 2.4 and have no default: set topic.creation.replication.factor, to "
-            "1 for a cluster of one broker",
-        ),
-    ],
-)
-def test_a_creation_that_the_brokers_refuse_ends_a_running_stream(
-    demanding_kafka, running, replicas, hint
-):
-    more = {"topic_creation_enable": "true", "topic_creation_replication_factor": replicas}
-    given = {**options(demanding_kafka, running, topic="refused", **more), **PATIENT}
-    refused = Planned("stream", given)
-    assert refused.result.startswith(
-        "TopicError: topic 'refused' cannot be created by topic.creation.enable: "
-        "create topic refused: INVALID_REPLICATION_FACTOR (38)"
-    )
-    assert sentence(refused.result).endswith(hint)
-
-
-def test_a_decision_log_that_the_brokers_cannot_replicate(kafka, running):
-    more = {"delivery_guarantee": "exactly-once", "transactional_id_prefix": "alone"}
-    log_topic = {"transaction_log_topic": "log-of-three"}
-    given = {**options(kafka, running, **more, **log_topic), **PATIENT}
-    assert sentence(Planned("stream", given).result).endswith(
-        ". Set transaction.log.replication.factor to the number of brokers at most: to 1 for a "
-        "cluster of one broker, where decisions are lost with its disk"
-    )
 
 
 def test_a_commit_does_not_ask_the_brokers_again(stopped, checkpoint):
@@ -441,12 +304,6 @@ class TestCreation:
         assert len(records) == 100
         assert {r.partition for r in records} == {0, 1, 2}
 
-    def test_numbers_not_given_are_the_brokers(self, strict_kafka, topics):
-        write(creating(strict_kafka.bootstrap_servers), "tc-defaults", [b"v"])
-        assert topics.created("tc-defaults") == {0: [1]}
-        assert topics.own_configs("tc-defaults") == {}
-        assert read_values(strict_kafka.bootstrap_servers, "tc-defaults") == [b"v"]
-
     def test_replication_factor(self, pair):
         """By default the pair replicates twice, and then once where that is asked for."""
         topics = Topics(pair.bootstrap_servers)
@@ -455,11 +312,6 @@ class TestCreation:
         write(config, "tc-once", [b"v"])
         assert topics.created("tc-twice") == {0: [1, 2], 1: [1, 2]}
         assert sorted(map(len, topics.created("tc-once").values())) == [1, 1]
-
-    def test_brokers_that_would_create_it_themselves_do_not(self, kafka, topics):
-        """auto.create.topics.enable would make one partition, and be first."""
-        write(creating(kafka.bootstrap_servers, partitions="5"), "tc-auto", [b"v"])
-        assert len(Topics(kafka.bootstrap_servers).created("tc-auto")) == 5
 
     def test_all_missing_topics_of_an_arrow_batch(self, strict_kafka, topics, monkeypatch):
         """Together, in one request: each costs a pause for metadata."""
@@ -560,10 +412,6 @@ class TestRefused:
             assert raised.match(pattern)
         assert topics.replicas("tc-refused") == {}
 
-    def test_a_name_that_no_topic_may_have(self, strict_kafka):
-        with pytest.raises(TopicError, match="'no/topic': INVALID_TOPIC_EXCEPTION.*1 to 249"):
-            write(creating(strict_kafka.bootstrap_servers), "no/topic", [b"v"])
-
     def test_the_producer_goes_on_with_other_topics(self, strict_kafka):
         """Nothing of the refused Arrow batch was sent, so nothing is lost with it."""
         strict_kafka.create_topic("tc-goes-on")
@@ -579,25 +427,6 @@ class TestRefused:
 
 
 class TestWithoutTheOption:
-    def test_a_missing_topic_is_an_error_in_time(self, strict_kafka, topics):
-        """It is asked for until max.block.ms is over: somebody may be about to create it."""
-
-        def block(timeout_ms):
-            options = {"max_block_ms": str(timeout_ms)}
-            with producer_for(strict_kafka.bootstrap_servers, **options) as producer:
-                started = time.monotonic()
-                try:
-                    append(producer, "tc-none", [b"v"])
-                finally:
-                    # The producer counts whole milliseconds.
-                    assert time.monotonic() - started >= (timeout_ms - 1) / 1000
-
-        unknown = "'tc-none': UNKNOWN_TOPIC_OR_PARTITION"
-        message = reason_given_time(block, TopicError, 1_000, unknown)
-        assert unknown in message
-        assert "check that the topic exists" in message
-        assert topics.replicas("tc-none") == {}
-
     def test_a_topic_that_somebody_creates_in_time(self, strict_kafka):
         producer = open_producer(strict_kafka.bootstrap_servers)
         written = threading.Thread(target=append, args=(producer, "tc-soon", [b"v"]))
@@ -610,42 +439,6 @@ class TestWithoutTheOption:
         finally:
             producer.close()
         assert read_values(strict_kafka.bootstrap_servers, "tc-soon") == [b"v"]
-
-
-class TestMorePartitions:
-    def test_are_used_after_metadata_max_age(self, strict_kafka, topics):
-        topic = "tc-grows"
-        strict_kafka.create_topic(topic, 2)
-        keyed = batch_of(key=[b"%d" % n for n in range(200)], value=[b"before"] * 200)
-        explicit = batch_of(value=[b"explicit"], partition=[4])
-        soon = {"metadata_max_age_ms": "100", "max_block_ms": "5000"}
-        producer = open_producer(strict_kafka.bootstrap_servers, **soon)
-
-        def is_accepted():
-            try:
-                producer.append(explicit, plan_of(explicit, topic))
-            except TopicError:
-                return False
-            return True
-
-        try:
-            producer.append(keyed, plan_of(keyed, topic))
-            with pytest.raises(TopicError, match="Invalid partition 4 .* 2 partition"):
-                producer.append(explicit, plan_of(explicit, topic))
-            topics.grow(topic, 5)
-            assert eventually(is_accepted)
-            keyed = batch_of(key=[b"%d" % n for n in range(200)], value=[b"after"] * 200)
-            producer.append(keyed, plan_of(keyed, topic))
-            producer.flush()
-        finally:
-            producer.close()
-        by_value = {}
-        for record in read_topic(strict_kafka.bootstrap_servers, topic):
-            by_value.setdefault(record.value, Counter())[record.partition] += 1
-        assert by_value[b"before"].keys() == {0, 1}
-        assert by_value[b"explicit"] == {4: 1}
-        assert by_value[b"after"].keys() == {0, 1, 2, 3, 4}
-        assert by_value[b"before"].total() == by_value[b"after"].total() == 200
 
 
 class TestTopicsThatGoAway:
@@ -680,26 +473,6 @@ class TestTopicsThatGoAway:
         assert f"topic '{topic}' was deleted and created again while the job ran" in str(failure)
         assert not producer.is_healthy
         assert read_topic(strict_kafka.bootstrap_servers, topic) == []
-
-    def test_a_deleted_topic_is_an_error_in_time(self, strict_kafka, producer_at_work, topics):
-        producer, topic = producer_at_work
-        topics.delete(topic)
-        failure = failure_of(producer, topic)
-        assert isinstance(failure, DeliveryError)
-        message = str(failure)
-        assert f"{topic}-0" in message
-        assert "kafka.delivery.timeout.ms = 10000" in message
-        assert "UNKNOWN_TOPIC" in message
-        assert topics.topic_id(topic) is None
-
-    def test_a_new_producer_writes_to_the_new_one(self, strict_kafka, producer_at_work, topics):
-        _, topic = producer_at_work
-        topics.delete(topic)
-        strict_kafka.create_topic(topic)
-        with producer_for(strict_kafka.bootstrap_servers) as producer:
-            append(producer, topic, [b"new"])
-            producer.flush()
-        assert read_values(strict_kafka.bootstrap_servers, topic) == [b"new"]
 
 
 def failure_of(producer, topic):

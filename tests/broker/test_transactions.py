@@ -1,4 +1,4 @@
-"""Transactions on real brokers: begun by tasks, ended by others, by commands, and while brokers hang.
+"""Transactions on real brokers: begun by tasks, ended by others and by commands.
 
 What is visible is asked of confluent-kafka; transactions are ended by a client of their own, as the
 driver does.
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import subprocess
-import sys
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -27,7 +25,7 @@ from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.localkafka import LocalKafka
-from spark_kafka_sink.network.admin import DEFAULT_SETTINGS, AdminClient
+from spark_kafka_sink.network.admin import AdminClient
 from spark_kafka_sink.protocol.messages.transactions import (
     TRANSACTION_KEY_TYPE,
     EndTxnRequest,
@@ -39,7 +37,6 @@ from spark_kafka_sink.transactions import crash_points
 from spark_kafka_sink.transactions.client import Outcome, TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.decision_log import (
-    LOG_PARTITION,
     check_brokers,
     prepare_log_topic,
 )
@@ -189,30 +186,6 @@ def test_a_transaction_is_visible_once_somebody_else_has_committed_it(broker, ve
         assert [b.base_sequence for b in batches] == [b.base_offset for b in batches]
 
 
-def test_one_producer_writes_transactions_of_several_ids_and_of_none(broker, version):
-    """One is committed, one aborted, one empty; then without, and the first id once more."""
-    topic = f"txn-several-{version}"
-    broker.create_topic(topic, PARTITIONS)
-    with producer_for(broker.bootstrap_servers) as producer:
-        first = write(producer, topic, "txn.several.0", [rows(0)])
-        second = write(producer, topic, "txn.several.1", [rows(1000)])
-        assert write(producer, topic, "txn.several.2", []) is None
-        assert (end(broker, first), end(broker, second, is_commit=False)) == ("NONE", "NONE")
-        producer.begin_task([topic])
-        producer.append(rows(2000), plan_of(rows(2000), topic))
-        producer.flush()
-        assert producer.transaction is None
-        third = write(producer, topic, "txn.several.0", [rows(3000)])
-        assert end(broker, third) == "NONE"
-        assert producer.is_healthy
-    expected = [*range(300), *range(2000, 2300), *range(3000, 3300)]
-    assert_committed(broker, topic, expected)
-    assert third.producer_id == first.producer_id
-    assert third.producer_epoch > first.producer_epoch
-    producers = {(b.producer_id, b.producer_epoch) for b in batches_of(broker, topic)}
-    assert len({producer_id for producer_id, _ in producers}) == 3
-
-
 def test_a_writer_whose_id_was_taken_over_is_told_so(broker, version):
     """And what it wrote before is not visible, whatever it does afterwards."""
     topic, name = f"txn-fenced-{version}", "txn.fenced"
@@ -233,27 +206,6 @@ def test_a_writer_whose_id_was_taken_over_is_told_so(broker, version):
     assert end(broker, lost) in {"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"}
     assert end(broker, kept) == "NONE"
     assert_committed(broker, topic, range(1000, 1300))
-
-
-def test_a_transaction_outlives_the_process_that_wrote_it(kafka):
-    """A worker that ends with its connections open; the driver has three numbers and a name."""
-    topic = "txn-outlives"
-    kafka.create_topic(topic, PARTITIONS)
-    code = f"""
-import pickle, sys
-from tests.broker.producing import open_producer
-from tests.broker.test_transactions import rows, write
-producer = open_producer({kafka.bootstrap_servers!r})
-prepared = write(producer, {topic!r}, "txn.outlives", [rows(0)])
-sys.stdout.buffer.write(pickle.dumps(prepared))
-sys.stdout.flush()
-import os; os.kill(os.getpid(), 9)
-"""
-    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=False)
-    assert done.returncode == -9
-    assert committed(kafka, topic) == []
-    assert end(kafka, pickle.loads(done.stdout)) == "NONE"
-    assert_committed(kafka, topic, range(300))
 
 
 def test_a_timeout_beyond_the_brokers_maximum_fails_the_task_and_names_the_options(kafka):
@@ -291,237 +243,46 @@ def test_a_transaction_is_committed_after_the_feature_was_downgraded(version):
         assert again == {name: Outcome.COMMITTED}
 
 
-class LateQuery:
-    """The driver's part, and attempts at its only task."""
+def test_an_attempt_that_is_late_leaves_nothing_open_that_readers_wait_for(broker, version):
+    """As the query is idle then, nobody plans and sweeps."""
+    topic = f"late-{version}"
+    broker.create_topic(topic, PARTITIONS)
+    options = SinkOptions.parse(
+        {
+            "kafka.bootstrap.servers": broker.bootstrap_servers,
+            "topic": topic,
+            "delivery.guarantee": "exactly-once",
+            "transactional.id.prefix": "late",
+            "transaction.log.topic": "late-log",
+            "transaction.log.replication.factor": "1",
+        }
+    )
 
-    def __init__(self, kafka, client, prefix):
-        self.topic = f"{prefix}-rows"
-        kafka.create_topic(self.topic, PARTITIONS)
-        self.options = SinkOptions.parse(
-            {
-                "kafka.bootstrap.servers": kafka.bootstrap_servers,
-                "topic": self.topic,
-                "delivery.guarantee": "exactly-once",
-                "transactional.id.prefix": prefix,
-                "transaction.log.topic": f"{prefix}-log",
-                "transaction.log.replication.factor": "1",
-            }
-        )
-        config = self.options.exactly_once
-        assert config is not None
-        deadline_ms = client.admin.deadline_in(MINUTES_MS)
-        prepare_log_topic(client.admin, config, deadline_ms)
-        client.describe([f"{prefix}.driver"], deadline_ms)  # creates __transaction_state
-        self.protocol = CommitProtocol(client, config, SystemClock(), MINUTES_MS)
-
-    def plan(self):
-        return self.protocol.plan(Driver("driver", "host", 1, "/checkpoint", None), None)
-
-    def attempt(self, plan, batches):
+    def attempt(batches):
         message = KafkaCommitMessage(partition_id=0, attempt_number=0, query_id="q")
-        positions = plan_of(rows(0), self.topic)
-        write_rows(batches, self.options, positions, message, plan)
-        assert message.transaction is not None
+        write_rows(batches, options, plan_of(rows(0), topic), message, plan)
         return message.transaction
 
+    def late_rows():
+        winner = attempt(iter([rows(0)]))
+        assert protocol.commit(plan, Unit("q", 0, None), [winner]) is not None
+        yield rows(0)
 
-@pytest.fixture
-def queries(broker):
     with AdminClient.connect(broker.bootstrap_servers) as admin:
-        yield lambda prefix: LateQuery(broker, TransactionClient(admin), prefix)
-
-
-def assert_not_blocked(broker, query):
-    """Readers of committed records see the query's, and what others write behind them."""
-    with producer_for(broker.bootstrap_servers) as other:
-        other.append(rows(1000), plan_of(rows(1000), query.topic))
-        other.flush()
-    expected = [*range(300), *range(1000, 1300)]
-    assert_committed(broker, query.topic, expected)
-
-
-def test_it_leaves_nothing_open_that_readers_wait_for(broker, queries):
-    """As the query is idle then, nobody plans and sweeps."""
-    query = queries("late")
-    plan = query.plan()
-
-    def late_rows():
-        winner = query.attempt(plan, iter([rows(0)]))
-        assert query.protocol.commit(plan, Unit("q", 0, None), [winner]) is not None
-        yield rows(0)
-
-    with pytest.raises(SupersededError, match="too late"):
-        query.attempt(plan, late_rows())
-    assert_not_blocked(broker, query)
-
-
-def test_it_leaves_nothing_open_when_it_was_a_replay(broker, queries):
-    """The replay of a micro-batch that is committed is dropped: nothing is decided once more."""
-    query = queries("late-replay")
-    plan = query.plan()
-    query.protocol.commit(plan, Unit("q", 0, None), [query.attempt(plan, iter([rows(0)]))])
-    again = query.plan()
-
-    def late_rows():
-        winner = query.attempt(again, iter([rows(0)]))
-        assert query.protocol.commit(again, Unit("q", 0, None), [winner]) is None
-        yield rows(0)
-
-    with pytest.raises(SupersededError, match="too late"):
-        query.attempt(again, late_rows())
-    assert_not_blocked(broker, query)
-
-
-BROKERS = (1, 2, 3)
-MINUTES_MS = 300_000
-# Brokers are fenced, and their partitions led by others, when they are silent for this long.
-SESSION_TIMEOUT_MS = 3_000
-HUNG_LOG_TOPIC = "hung-decisions"
-LONG_TIMEOUT_MS = 900_000
-
-
-@pytest.fixture(scope="module")
-def trio():
-    properties = {
-        "broker.session.timeout.ms": str(SESSION_TIMEOUT_MS),
-        "controller.quorum.election.timeout.ms": "1000",
-        "controller.quorum.fetch.timeout.ms": "2000",
-    }
-    with PatientKafka(3, server_properties=properties) as kafka:
-        yield kafka
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("hung", BROKERS)
-def test_whichever_broker_hangs_the_others_are_asked(trio, hung):
-    """First of the bootstrap list, controller, coordinator: one of these is the one that hangs."""
-    # What waits for the end of a request that hangs does not end in time.
-    settings = DEFAULT_SETTINGS._replace(request_timeout_ms=10 * MINUTES_MS)
-    with AdminClient.connect(trio.bootstrap_servers, settings=settings) as admin:
+        prepare_log_topic(admin, options.exactly_once, admin.deadline_in(PATIENCE_MS))
         client = TransactionClient(admin)
-        ids = [f"hung-{hung}.{index}" for index in range(6)]
-        client.fence(ids, 60_000, admin.deadline_in(MINUTES_MS))
-        nodes = {node.node_id for node in admin.nodes(admin.deadline_in(MINUTES_MS))}
-        assert nodes == set(BROKERS)
-        trio.pause(hung)
-        try:
-            assert admin.nodes(admin.deadline_in(MINUTES_MS))
-            client.fence(ids, 60_000, admin.deadline_in(MINUTES_MS))
-        finally:
-            trio.resume(hung)
-            trio.await_in_sync()
-
-
-class HungQuery:
-    """A driver whose steps have minutes, and its tasks."""
-
-    def __init__(self, kafka, prefix):
-        self.kafka = kafka
-        self.topic = f"{prefix}-rows"
-        self.config = ExactlyOnceConfig(prefix, LONG_TIMEOUT_MS, HUNG_LOG_TOPIC, 3)
-        kafka.create_topic(self.topic, PARTITIONS, configs={"min.insync.replicas": "2"})
-        with AdminClient.connect(kafka.bootstrap_servers) as admin:
-            prepare_log_topic(admin, self.config, admin.deadline_in(MINUTES_MS))
-            # Brokers create __transaction_state when they are asked for a coordinator.
-            TransactionClient(admin).describe([f"{prefix}.driver"], admin.deadline_in(MINUTES_MS))
-
-    @contextmanager
-    def protocol(self):
-        """Of a process that knows no broker yet."""
-        with AdminClient.connect(self.kafka.bootstrap_servers) as admin:
-            client = TransactionClient(admin)
-            yield CommitProtocol(client, self.config, SystemClock(), MINUTES_MS)
-
-    def written(self, plan):
-        return written_by_two_tasks(self.kafka, plan)
-
-    def broker_that_is(self, role):
-        if role == "first of the bootstrap list":
-            return BROKERS[0]
-        if role == "coordinator":
-            with coordinator_of(self.kafka, f"{self.config.prefix}.driver") as (_, node):
-                return node.node_id
-        with AdminClient.connect(self.kafka.bootstrap_servers) as admin:
-            [topic] = admin.metadata([HUNG_LOG_TOPIC], False, admin.deadline_in(MINUTES_MS)).topics
-            return topic.partitions[LOG_PARTITION].leader_id
-
-
-@contextmanager
-def hung(kafka, broker_id):
-    kafka.pause(broker_id)
-    try:
-        yield
-    finally:
-        kafka.resume(broker_id)
-        kafka.await_in_sync()
-
-
-ROLES = ("coordinator", "leader of the decision log", "first of the bootstrap list")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("is_connected", [True, False])
-def test_a_micro_batch_is_planned_and_committed_while_a_broker_hangs(trio, role, is_connected):
-    """It hangs from before the plan until after the commit: others take over what it had.
-
-    is_connected: the driver has planned before, and has connections to all
-    """
-    query = HungQuery(trio, f"hung-plan-{ROLES.index(role)}-{is_connected}")
-    with query.protocol() as protocol:
-        if is_connected:
-            assert protocol.commit(plan_of_driver(protocol), Unit("q-1", 0, None), []) is not None
-        with hung(trio, query.broker_that_is(role)):
-            plan = plan_of_driver(protocol)
-            written = query.written(plan)
-            assert protocol.commit(plan, Unit("q-1", int(is_connected), None), written) is not None
-    assert_committed(trio, query.topic, range(600))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("is_connected", [True, False])
-def test_a_micro_batch_is_committed_while_a_broker_hangs(trio, role, is_connected):
-    """It hangs from after the last task on. Spark commits in another process than it plans in."""
-    query = HungQuery(trio, f"hung-commit-{ROLES.index(role)}-{is_connected}")
-    with query.protocol() as protocol, query.protocol() as of_another_process:
+        protocol = CommitProtocol(client, options.exactly_once, SystemClock(), PATIENCE_MS)
         plan = plan_of_driver(protocol)
-        written = query.written(plan)
-        committer = protocol if is_connected else of_another_process
-        with hung(trio, query.broker_that_is(role)):
-            assert committer.commit(plan, Unit("q-1", 0, None), written) is not None
-    assert_committed(trio, query.topic, range(600))
+        with pytest.raises(SupersededError, match="too late"):
+            attempt(late_rows())
+    # Readers of committed records see the query's, and what others write behind them.
+    with producer_for(broker.bootstrap_servers) as other:
+        other.append(rows(1000), plan_of(rows(1000), topic))
+        other.flush()
+    assert_committed(broker, topic, [*range(300), *range(1000, 1300)])
 
 
-POINTS = tuple(p for p in crash_points.POINTS if p.startswith(("plan.", "commit.")))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("point", POINTS)
-def test_a_broker_hangs_at_each_step(trio, point, role):
-    """Whose each second is, tests/simulation/test_hung_brokers.py tells; here all of it is real."""
-    query = HungQuery(trio, f"hung-{point.replace('.', '-')}-{ROLES.index(role)}")
-    node = query.broker_that_is(role)
-    with query.protocol() as protocol:
-
-        def hang(reached):
-            if reached == point:
-                crash_points.set_hook(None)
-                trio.pause(node)
-
-        crash_points.set_hook(hang)
-        try:
-            plan = plan_of_driver(protocol)
-            written = query.written(plan)
-            assert protocol.commit(plan, Unit("q-1", 0, None), written) is not None
-        finally:
-            crash_points.set_hook(None)
-            trio.resume(node)
-            trio.await_in_sync()
-    assert_committed(trio, query.topic, range(600))
-
-
+LONG_TIMEOUT_MS = 900_000
 LOG_TOPIC = "cli-transactions"
 
 
@@ -679,19 +440,6 @@ def test_what_an_abort_has_left_open_that_was_killed(broker, version):
         found = query.protocol.clean_up_after(plan.driver, plan.token)
         assert found.ended == tuple(sorted(t.transactional_id for t in written))
         assert query.protocol.clean_up_late(found.token) == ()
-
-
-def test_a_prefix_is_released(query, capsys):
-    _, written = query.begin()
-    assert query.command("release", "--yes", "--json") == 0
-    result = json_of(capsys)
-    assert result["aborted"] == sorted(t.transactional_id for t in written)
-    assert result["record"] is None
-    servers = ["--bootstrap-server", query.kafka.bootstrap_servers]
-    assert main(["transactions", "list", *servers, "--log-topic", LOG_TOPIC, "--json"]) == 0
-    assert query.prefix not in {p["prefix"] for p in json_of(capsys)["prefixes"]}
-    assert query.command("release", "--yes") == 0
-    assert "nothing to release" in capsys.readouterr().out
 
 
 def test_what_another_application_holds_back(query, capsys):

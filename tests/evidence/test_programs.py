@@ -15,13 +15,11 @@ from evidence.programs import PROGRAMS, table
 
 ROOT = Path(__file__).parents[2]
 SUITES = {name: program for name, program in PROGRAMS.items() if program.tests}
-WITHOUT_A_PLAN = ("seconds-of-failures",)
-"""It is a plugin of pytest, for tests that `make test` runs: they are collected."""
 EVIDENCE = "evidence/"
 HAS_TOOLS_OF_A_RELEASE = find_spec("cyclonedx") is not None
 
 
-@pytest.mark.parametrize("name", sorted({*PROGRAMS} - {*SUITES} - {*WITHOUT_A_PLAN}))
+@pytest.mark.parametrize("name", sorted({*PROGRAMS} - {*SUITES}))
 def test_a_program_shows_what_it_would_run(name, capsys):
     assert main([name, "--plan"]) == 0
     assert capsys.readouterr().out.startswith("would run: ")

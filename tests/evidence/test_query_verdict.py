@@ -92,10 +92,11 @@ class TestRunsBesideEachOther:
         assert len(taken) == len(set(taken)) > 1_000
 
     def test_keep_each_others_results(self, tmp_path, monkeypatch):
-        for name in ("DOCUMENT", "EXACTLY_ONCE", "RESULTS"):
-            path = getattr(table, name)
-            monkeypatch.setattr(table, name, tmp_path / path.name)
+        (page, _) = table.PAGES
+        for path in (page, table.EXACTLY_ONCE):
             (tmp_path / path.name).write_bytes(path.read_bytes())
+        monkeypatch.setattr(table, "EXACTLY_ONCE", tmp_path / table.EXACTLY_ONCE.name)
+        monkeypatch.setattr(table, "PAGES", {tmp_path / page.name: table.tables})
         [old] = [r for r in table.read(table.EXACTLY_ONCE) if r["guarantee"] == "at-least-once"]
         new = [{**old, "kafka": f"9.{n}.0", "guarantee": "exactly-once"} for n in range(8)]
         with ThreadPoolExecutor(len(new)) as threads:
@@ -103,7 +104,7 @@ class TestRunsBesideEachOther:
         kept = [r["kafka"] for r in table.read(table.EXACTLY_ONCE)]
         assert kept[:8] == [f"9.{n}.0" for n in reversed(range(8))]
         assert kept[-1] == old["kafka"]
-        assert all(f"| 9.{n}.0 |" in table.DOCUMENT.read_text(encoding="utf-8") for n in range(8))
+        assert all(f"| 9.{n}.0 |" in (tmp_path / page.name).read_text("utf-8") for n in range(8))
 
 
 @pytest.mark.parametrize(

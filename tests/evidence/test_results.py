@@ -7,61 +7,32 @@ from pathlib import Path
 import pytest
 
 from evidence.brokers_versions import zookeeper_kafka
-from evidence.chaos import table as chaos_table
 from evidence.chaos.exactly_once import VERSIONS, is_good
 from evidence.chaos.planted import BUGS
 from evidence.chaos.query_faults import IN_ONE_PROCESS, WITH_SPECULATION
 from evidence.chaos.table import EXACTLY_ONCE, LOST, RESULTS, read
 from evidence.compatibility import results, table
 from evidence.compatibility.results import BROKER, FAILED, NO, PASSED, Result
-from evidence.java_metrics import table as java_metrics
-from evidence.java_metrics.table import (
-    DIFFERENT,
-    NODE,
-    PRODUCER,
-    TOPIC,
-    compared,
-    names_of_java,
-)
-from evidence.java_metrics.work import WORKS
-from evidence.lost.faults import AT_LEAST_ONCE, JOBS, KILLS
+from evidence.harness.jobs import JOBS
+from evidence.harness.pages import rendered
+from evidence.lost.faults import AT_LEAST_ONCE, KILLS
 from evidence.lost.faults import EXACTLY_ONCE as TRANSACTIONS
 from evidence.lost.run import is_good as is_good_although_lost
-from evidence.outage import first_lines
+from evidence.pages import PAGES
 from evidence.pairs.covering import FACTORS, all_pairs, is_possible, jobs, pairs_of
-from evidence.parity import results as parity
-from spark_kafka_sink.base import kafka_metrics
-from spark_kafka_sink.metrics import names
 from spark_kafka_sink.transactions.crash_points import POINTS
 from tests.simulation import query_bugs
 from tests.simulation.bugs import PRODUCER_BUGS, SASL_BUGS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-GENERATED = {
-    # What it is made of, beside itself.
-    DOCS / "internals/parity.md": lambda _: parity.render(),
-    chaos_table.DOCUMENT: chaos_table.render,
-    chaos_table.SCALE_DOCUMENT: chaos_table.render_scale,
-    java_metrics.DOCUMENT: lambda _: java_metrics.render(
-        json.loads(java_metrics.RESULTS.read_text("utf-8"))
-    ),
-    first_lines.DOCUMENT: first_lines.render,
-    table.DOCUMENT: lambda _: table.render(results.read()),
-    table.EVERY_RUN_DOCUMENT: lambda _: table.render_every_run(results.read()),
-}
 
 
-@pytest.mark.parametrize("document", GENERATED, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", PAGES, ids=lambda path: path.name)
 def test_a_generated_document_is_up_to_date(document):
     text = document.read_text(encoding="utf-8")
-    assert text == GENERATED[document](text), f"{document.name}: make evidence NAME=pages"
-
-
-def test_each_outage_is_named_in_time():
-    rows = first_lines.read()
-    assert [row["cause"] for row in rows] == [outage.cause for outage in first_lines.OUTAGES]
-    assert [row["cause"] for row in rows if first_lines.is_too_late(row)] == []
+    is_new = text == rendered(text, PAGES[document]())
+    assert is_new, f"{document.name}: make evidence NAME=pages"
 
 
 @pytest.mark.parametrize("name", BUGS)
@@ -134,35 +105,6 @@ def test_the_jobs_of_a_seed_cover_all_pairs():
     assert set().union(*map(pairs_of, made)) == all_pairs()
     assert all(is_possible(job) and list(job) == list(FACTORS) for job in made)
     assert made == jobs(seed=3, at_least=1)
-
-
-MEASURED = json.loads(java_metrics.RESULTS.read_text(encoding="utf-8"))
-
-
-def test_all_work_was_measured():
-    assert list(MEASURED["works"]) == [work.name for work in WORKS]
-
-
-def test_each_figure_is_javas_or_has_a_reason():
-    beside = [row for row in compared(MEASURED) if not row.is_same and row.name not in DIFFERENT]
-    assert beside == []
-
-
-@pytest.mark.parametrize(
-    ("group", "given", "missing", "shown"),
-    [
-        ("producer", kafka_metrics.PRODUCER_METRICS, names.UNAVAILABLE_METRICS, PRODUCER),
-        ("topic", kafka_metrics.TOPIC_METRICS, names.UNAVAILABLE_TOPIC_METRICS, TOPIC),
-        ("node", kafka_metrics.NODE_METRICS, {}, NODE),
-    ],
-)
-def test_every_metric_of_java_is_given_or_has_a_reason(group, given, missing, shown):
-    ours = {metric.name for metric in given}
-    theirs = names_of_java(MEASURED, group)
-    assert theirs == ours | missing.keys()
-    assert {name for name in ours if not name.endswith("-rate")} - {"compression-rate"} == (
-        shown.keys() - {"compression-rate"}
-    )
 
 
 A_RESULT = Result(

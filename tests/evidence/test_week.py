@@ -8,7 +8,7 @@ import pytest
 
 from evidence.week.alarms import CAUSES, ELECTION, MUST, PAGE, SCRAPE, Alarm, judge
 from evidence.week.checkers import Found, rows_deleted, too_many
-from evidence.week.page import page, problems_of
+from evidence.week.page import problems_of, tables
 from evidence.week.schedule import FAULTS, Schedule, names_for
 from evidence.week.slopes import LEAST_WRITES, judge_ids, not_judged, slope_of
 from evidence.week.watch import Watch
@@ -234,10 +234,9 @@ class TestResults:
 
     def test_the_page_lists_each_week(self):
         bad = {**self.result(), "seed": 2, "problems": ["racks: a | b"], "lacking": ["gcc"]}
-        text = page([self.result(), bad])
+        text = tables([self.result(), bad])["weeks"]
         assert "| 1 | 2026-11-26 | 0123abcd | 1 |" in text
-        assert "- Week 2: `racks: a / b`" in text
-        assert "- Week 2: gcc." in text
+        assert text.endswith("| 9 s | gcc | **1 wrong** |")
 
 
 def test_tables_name_what_exists_and_each_bad_row_has_one_cause():

@@ -16,6 +16,9 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from spark_kafka_sink.formats.encoder import RowEncoder
+from spark_kafka_sink.formats.plan import JSON, FieldSpec, FormatSpec, JsonOptions
+
 
 class Rows(NamedTuple):
     """schema, and values by column as integers where Arrow's are; ``batch``: the same."""
@@ -309,6 +312,13 @@ CASES = sorted(path.stem for path in CASES_FOLDER.glob("*.json"))
 
 def read(name):
     return json.loads((CASES_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def json_encoder(schema, prefix=b"", **options):
+    """Of all columns."""
+    fields = tuple(FieldSpec((name,), name) for name in schema.names)
+    plan = FormatSpec(JSON, fields, prefix, json_options=JsonOptions(**options))
+    return RowEncoder(plan, schema)
 
 
 def arrow_batch(case):

@@ -20,6 +20,7 @@ from spark_kafka_sink.formats.plan import AVRO, FieldSpec, FormatError, FormatSp
 from tests.formats.avro_rows import encoder, record, written
 from tests.formats.generate_avro_schemas import VERDICTS, all_cases
 from tests.formats.generate_avro_schemas import record as judged
+from tests.tables import each_row
 from tests.twin import zigzag_varint
 
 
@@ -39,14 +40,10 @@ def test_numbers_of_branches_are_varints(count):
     value = zigzag_varint(count - 1)
     expected = [value + b"\x0e", zigzag_varint(count), value + b"\x01"]
     assert written(array, [*records_of(count), "null"]) == expected
-
-
-@pytest.mark.parametrize("count", [63, 64, 130])
-def test_the_null_of_a_field_without_a_column_is_a_varint(count):
     batch = pa.record_batch({"b": ["x"]})
     schema = record(a=[*records_of(count), "null"], b="string")
     [found] = encoder(batch.schema, schema).encode(batch).values.to_pylist()
-    assert found == zigzag_varint(count) + b"\x02x"
+    assert found == zigzag_varint(count) + b"\x02x", "a field without a column"
 
 
 FLAG = {"type": "enum", "name": "E", "symbols": ["B"]}
@@ -104,13 +101,9 @@ def test_a_field_of_exactly_the_column_s_name_comes_first(names):
     schema = record(**{name: (["null", "string"], None) for name in names})
     [found] = encoder(batch.schema, schema).encode(batch).values.to_pylist()
     assert found == b"".join(b"\x02\x02x" if name == "id" else b"\x00" for name in names)
-
-
-def test_fields_are_left_to_columns_of_another_case():
     batch = pa.record_batch({"id": [1], "ID": [2], "Name": ["n"]})
-    schema = record(name="string", ID="long", id="long")
-    [found] = encoder(batch.schema, schema).encode(batch).values.to_pylist()
-    assert found == b"\x02n\x04\x02"
+    others = encoder(batch.schema, record(name="string", ID="long", id="long"))
+    assert others.encode(batch).values.to_pylist() == [b"\x02n\x04\x02"]
 
 
 @pytest.mark.parametrize(
@@ -130,12 +123,9 @@ def test_names_that_differ_only_by_case_are_refused(columns, fields, words):
     schema = record(**{name: (["null", "long"], None) for name in fields})
     with pytest.raises(FormatError, match=re.escape(words)):
         encoder(pa.schema([(name, pa.int64()) for name in columns]), schema)
-
-
-def test_names_in_a_struct_that_differ_only_by_case_are_told_with_its_path():
-    kind = pa.struct([("Id", pa.int32())])
-    with pytest.raises(FormatError, match=r"columns \['c.Id'\] and fields \['ID', 'id'\] of c d"):
-        written(pa.array([], kind), record(ID="int", id="int") | {"name": "I"})
+    kind = pa.struct([(name, pa.int64()) for name in columns])
+    with pytest.raises(FormatError, match=r"columns \['c\..* of c differ"):
+        written(pa.array([], kind), schema | {"name": "I"})
 
 
 def test_aliases_are_for_readers():
@@ -202,16 +192,11 @@ def test_a_decimal_fits_the_bytes_of_its_digits():
     assert written(array, kind | {"size": 4}) == [b"\x00\x98\x96\x7f"]
     with pytest.raises(FormatError, match="cannot hold"):
         written(array, kind | {"size": 3})  # 3 bytes end at 8,388,607
-
-
-def test_digits_that_only_the_schema_has_need_no_bytes():
-    kind = {"type": "fixed", "name": "F", **DECIMAL, "precision": 7, "size": 2}
-    assert written(pa.array([Decimal(-2)], pa.decimal128(4, 0)), kind) == [b"\xff\xfe"]
-
-
-def test_bytes_are_no_decimal():
+    # Digits that only the schema has need no bytes.
     with pytest.raises(FormatError, match=r"decimal\(4,0\)"):
-        written(pa.array([b"ab"]), {"type": "bytes", **DECIMAL})
+        written(pa.array([b"ab"]), {"type": "bytes", **DECIMAL})  # bytes are no decimal
+    few = pa.array([Decimal(-2)], pa.decimal128(4, 0))
+    assert written(few, kind | {"size": 2}) == [b"\xff\xfe"]
 
 
 def test_a_column_is_written_as_it_is_beside_another_of_the_same_path():
@@ -230,37 +215,19 @@ def test_a_column_is_written_as_it_is_beside_another_of_the_same_path():
 
 def test_names_without_a_namespace_are_found_behind_those_that_have_one():
     """Of types with the same own name each is the one that its place and its name say."""
-    enums = {
-        name: {"type": "enum", "name": "E", "namespace": name, "symbols": [f"S{name}"]}
-        for name in ("", "m.n", "n")
+
+    def enum(symbol, name="E", **more):
+        return {"type": "enum", "name": name, "symbols": [symbol], **more}
+
+    new = {
+        "a": enum("none", namespace=""),
+        "b": enum("mn", namespace="m.n"),
+        "c": enum("n", namespace="n"),
+        "d": enum("f", "F", namespace=""),
     }
-    none = {"type": "enum", "name": "F", "namespace": "", "symbols": ["f"]}
-    schema = {
-        **record(
-            a=enums[""],
-            b=enums["m.n"],
-            c=enums["n"],
-            d=none,
-            e="n.E",
-            f="F",
-            g={"type": "enum", "name": "E", "symbols": ["Sm"]},
-            h="E",
-        ),
-        "namespace": "m",
-    }
-    symbols = {
-        "a": "S",
-        "b": "Sm.n",
-        "c": "Sn",
-        "d": "f",
-        "e": "Sn",
-        "f": "f",
-        "g": "Sm",
-        "h": "Sm",
-    }
-    for kind in enums.values():
-        kind["symbols"] = [symbol.replace(".", "_") for symbol in kind["symbols"]]
-    batch = pa.record_batch({k: [v.replace(".", "_")] for k, v in symbols.items()})
+    schema = {**record(**new, e="n.E", f="F", g=enum("m"), h="E"), "namespace": "m"}
+    symbols = ["none", "mn", "n", "f", "n", "f", "m", "m"]
+    batch = pa.record_batch({name: [symbol] for name, symbol in zip("abcdefgh", symbols)})
     assert encoder(batch.schema, schema).encode(batch).values.to_pylist() == [bytes(8)]
 
 
@@ -304,26 +271,14 @@ def test_an_integer_is_no_decimal():
         ({"type": "array"}, "field 'c' of the Avro schema has an array without items"),
         ({"type": "map"}, "field 'c' of the Avro schema has a map without values"),
         ({"type": "record", "name": "X"}, "field 'c' .* record 'X' without a list of fields"),
-        ({"type": "record", "name": "X", "fields": {}}, "record 'X' without a list of fields"),
         ({"type": "record", "name": "X", "fields": [5]}, "record 'X' with a field .* name: 5"),
-        ({"type": "record", "name": "X", "fields": [{"type": "int"}]}, "'X' with a field .* name"),
         ({"type": "record", "name": "X", "fields": [{"name": "a"}]}, r"field 'c\.a' .* no type"),
-        (record(a="int", b=5) | {"name": "X"}, r"field 'c\.b' of the Avro schema .* no type.*: 5"),
         ({"type": "enum", "name": "E"}, "enum 'E' without a list of symbols"),
-        ({"type": "enum", "name": "E", "symbols": [1]}, "enum 'E' without a list of symbols"),
-        ({"type": "enum", "name": "E", "symbols": "ab"}, "enum 'E' without a list of symbols"),
-        ({"type": "enum", "name": "E", "symbols": ["\ud800"]}, r"enum 'E' with '\\ud800', which is no name"),
         ({"type": "fixed", "name": "F"}, "fixed 'F' without a size"),
-        ({"type": "fixed", "name": "F", "size": "2"}, "fixed 'F' without a size"),
-        ({"type": "fixed", "name": "F", "size": -1}, "fixed 'F' without a size"),
         ({"type": "fixed", "size": 2}, "field 'c' of the Avro schema has a fixed without a name"),
-        ({"type": "fixed", "name": "F", "namespace": 5, "size": 2}, "'F' .* namespace .* no text"),
         ({"type": ["null", "int"]}, "field 'c' of the Avro schema has no type"),
-        ({"type": 5}, "field 'c' of the Avro schema has no type"),
-        ({}, "field 'c' of the Avro schema has no type"),
         (None, "field 'c' of the Avro schema has no type"),
         (["null", ["int"]], "field 'c' of the Avro schema has a union in a union"),
-        ({"type": "array", "items": {"type": "map"}}, r"field 'c\[\]' .* a map without values"),
         (["null", {"type": "array", "items": "X"}], r"field 'c\[\]' .* type 'X' .* not define"),
         (record(x=FIXED, y=FIXED | {"size": 3}) | {"name": "X"}, r"'c\.y' .* another type 'F'"),
     ],
@@ -351,7 +306,7 @@ def test_roots_that_are_no_records_are_told(schema, message):
         encoder(pa.schema([("a", pa.int32())]), schema)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "default"),
     [
         ("float", 1e300),
@@ -388,7 +343,7 @@ def test_a_record_has_another_default_in_each_field_and_each_branch():
     assert found == b"\x02\x04\x02\x06\x02x"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schema", "is_found"),
     [
         ("[]", False),
@@ -397,17 +352,13 @@ def test_a_record_has_another_default_in_each_field_and_each_branch():
         ("{}", True),
         ('{"fields": 1}', True),
         ('{"fields": [1, {}, {"name": 1}]}', False),
-        ('["null", {"fields": [{"name": "b"}]}, {"fields": [{"name": "A"}]}]', True),
+        ('["null", {"fields": [{"name": "b"}]}, {"fields": [{"name": "aB"}]}]', True),
         ('["null", {"fields": [{"name": "b"}]}]', False),
     ],
 )
 def test_columns_that_a_schema_may_have(schema, is_found):
-    """What is wrong with a schema is told elsewhere."""
-    assert has_field(schema, "a") is is_found
-
-
-def test_fields_are_found_in_any_case():
-    assert has_field('{"fields": [{"name": "aB"}]}', "Ab")
+    """In any case. What is wrong with a schema is told elsewhere."""
+    assert has_field(schema, "Ab") is is_found
 
 
 FOUND = json.loads(VERDICTS.read_text(encoding="utf-8"))["cases"]
@@ -430,9 +381,7 @@ def test_the_verdicts_are_those_of_the_cases():
     assert [case[:-1] for case in FOUND] == all_cases()
 
 
-@pytest.mark.parametrize(
-    ("schema", "verdict"), [case for case in FOUND if len(case) == 2 and case[0] != LATER]
-)
+@each_row(("schema", "verdict"), [c for c in FOUND if len(c) == 2 and c[0] != LATER])
 def test_a_schema_is_refused_where_java_refuses_it(schema, verdict):
     refused = ""
     try:
@@ -446,13 +395,16 @@ def test_a_schema_is_refused_where_java_refuses_it(schema, verdict):
         assert bool(refused) is bool(verdict), (refused, verdict)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text", ['{"type":"array","items":' * 3000 + '"int"' + "}" * 3000, "[" * 100_000, "{", "NaN"]
 )
 def test_a_text_that_cannot_be_a_schema_is_told(text):
     """In the words of this sink, whatever Python raises."""
     with pytest.raises(FormatError, match="is no JSON|is nested too deeply|union in a union"):
         encoder(pa.schema([("a", pa.int32())]), text)
+    if len(text) < 10_000:
+        with pytest.raises(FormatError, match="is no JSON"):
+            has_field(text, "a")
 
 
 def test_a_schema_of_millions_of_values_is_not_parsed():
@@ -473,12 +425,6 @@ def test_a_schema_may_be_too_deep_for_its_checks_alone():
         schema = {"type": "array", "items": schema}
     with pytest.raises(FormatError, match="nested too deeply"):
         checked_types(schema)
-
-
-@pytest.mark.parametrize("text", ["{", "NaN", "[" * 100_000])
-def test_a_text_that_is_no_json_has_no_fields(text):
-    with pytest.raises(FormatError, match="is no JSON"):
-        has_field(text, "a")
 
 
 @pytest.mark.parametrize("name", ["m²", "𝒜", "Ⅷ", "a b"])

@@ -31,6 +31,7 @@ from spark_kafka_sink.formats.plan import (
 from spark_kafka_sink.formats.times import zone_table
 from spark_kafka_sink.record.compiled import nodes
 from tests.formats import avro_rows, protobuf_files
+from tests.formats.rows import json_encoder
 
 GUARD = 4096
 INT = pa.int32()
@@ -38,12 +39,6 @@ UTC = pa.timestamp("us", "UTC")
 MARKED = [pa.field("value", pa.binary(), False, {b"variant": b"true"}), ("metadata", pa.binary())]
 VARIANT = pa.struct(MARKED)
 EMPTY = b"\1\0\0"
-
-
-def json_encoder(schema, prefix=b"", **options):
-    fields = tuple(FieldSpec((name,), name) for name in schema.names)
-    plan = FormatSpec(JSON, fields, prefix, json_options=JsonOptions(**options))
-    return RowEncoder(plan, schema)
 
 
 def texts(batch, **options):
@@ -102,9 +97,7 @@ def nested(depth):
 
 
 LONG = "n" * 700
-TIMES = pa.array([0, 1], pa.timestamp("us"))
 DECIMAL = {"type": "fixed", "name": "D", "size": 900, "logicalType": "decimal", "precision": 5}
-NUMBERS = pa.record_batch({"c": pa.array([1, 2], INT)})
 PREFIX = b"p" * 700
 
 
@@ -112,30 +105,54 @@ def avro(batch, kind, prefix=b""):
     return avro_rows.encoder(batch.schema, avro_rows.record(c=kind), prefix)
 
 
+def protobuf(batch, kind, prefix=b""):
+    schema = protobuf_files.schema_of(protobuf_files.one_message(c=kind))
+    return protobuf_files.protobuf_encoder(batch.schema, schema, prefix)
+
+
+def column(values, kind=INT):
+    return pa.record_batch({"c": pa.array(values, kind)})
+
+
+NUMBERS = column([1, 2])
+NAMED = pa.record_batch({LONG: pa.array([1, 2], INT)})
+DEEP, WIDE = nested(300), column([-1.7976931348623157e308] * 2, pa.float64())
+TIMES = column([0, 1], pa.timestamp("us"))
+MANY = column([[*range(300)], []], pa.list_(pa.int64()))
+KEYS = column([[("k" * 900, 1)], []], pa.map_(pa.string(), INT))
+TEXTS = column(["é" * 900, ""], pa.string())
+ESCAPED = column(["x" * 900, '"' * 300, "\x01" * 100, "é" * 300], pa.string())
+BYTES = column([bytes(900), b""], pa.binary())
+DECIMALS = column([1, 2], pa.decimal128(5, 0))
+CONSTANT = avro_rows.record(c="int", d=("string", "d" * 900))
+
+
 def roomy_cases():
-    """An encoder and rows whose names, constants, patterns, ends or prefixes are long."""
-    named = pa.record_batch({LONG: pa.array([1, 2], INT)})
-    yield json_encoder(named.schema), named
-    deep = nested(300)
-    yield json_encoder(deep.schema), deep
-    wide = pa.record_batch({"c": pa.array([-1.7976931348623157e308] * 2)})
-    yield json_encoder(wide.schema), wide
-    times = pa.record_batch({"c": TIMES})
-    yield json_encoder(times.schema, timestamp_ntz_format=repr("x" * 900)), times
-    yield json_encoder(NUMBERS.schema, PREFIX), NUMBERS
-    decimals = pa.record_batch({"c": pa.array([1, 2], pa.decimal128(5, 0))})
-    yield avro(decimals, DECIMAL), decimals
-    yield avro(NUMBERS, "int", PREFIX), NUMBERS
-    constant = avro_rows.record(c="int", d=("string", "d" * 900))
-    yield avro_rows.encoder(NUMBERS.schema, constant), NUMBERS
-    message = protobuf_files.schema_of(protobuf_files.one_message(c="int32"))
-    yield protobuf_files.protobuf_encoder(NUMBERS.schema, message, PREFIX), NUMBERS
+    """Encoders and rows, of which something is long: a name, ends, a pattern, a prefix, a text …"""
+    return [
+        (json_encoder(NAMED.schema), NAMED),
+        (json_encoder(DEEP.schema), DEEP),
+        (json_encoder(WIDE.schema), WIDE),
+        (json_encoder(ESCAPED.schema), ESCAPED),
+        (json_encoder(BYTES.schema), BYTES),
+        (json_encoder(TIMES.schema, timestamp_ntz_format=repr("x" * 900)), TIMES),
+        (json_encoder(NUMBERS.schema, PREFIX), NUMBERS),
+        (avro(DECIMALS, DECIMAL), DECIMALS),
+        (avro(NUMBERS, "int", PREFIX), NUMBERS),
+        (avro_rows.encoder(NUMBERS.schema, CONSTANT), NUMBERS),
+        (avro(MANY, {"type": "array", "items": "long"}), MANY),
+        (avro(KEYS, {"type": "map", "values": "int"}), KEYS),
+        (avro(TEXTS, "string"), TEXTS),
+        (protobuf(NUMBERS, "int32", PREFIX), NUMBERS),
+        *((protobuf(MANY, f"repeated {kind}"), MANY) for kind in ("int64", "sfixed64")),
+        (protobuf(KEYS, "map string int32"), KEYS),
+        (protobuf(TEXTS, "string"), TEXTS),
+    ]
 
 
-@pytest.mark.parametrize("number", range(9))
+@pytest.mark.parametrize("number", range(18))
 def test_nothing_is_written_beyond_rooms_of_any_size(number):
-    """Whatever is long: a name, a constant, a step, what ends a row, a prefix."""
-    made, batch = list(roomy_cases())[number]
+    made, batch = roomy_cases()[number]
     expected = made.encode(batch).values.to_pylist()
     for size in range(0, sum(map(len, expected)) + 1300, 17):
         memory = np.full(size + 2 * GUARD, 0xA5, np.uint8)
@@ -181,7 +198,7 @@ def test_a_zone_is_asked_for_where_something_has_times():
             json_encoder(pa.schema([("c", kind)]), time_zone=unknown)
 
 
-@pytest.mark.parametrize("mark", [b"variant", b"geometry"])
+@pytest.mark.parametrize("mark", [b"variant", b"geometry", b"geography"])
 def test_only_a_struct_that_says_true_is_of_a_type_of_spark_s(mark):
     for said, is_struct in ((b"true", False), (b"false", True)):
         fields = [pa.field("srid", INT, metadata={mark: said})]
@@ -203,6 +220,9 @@ def test_a_row_whose_struct_is_null_is_null_whatever_its_fields_cannot_be():
     found = RowsEncoder(RowSpec(PartSpec(0, plan))).encode(rows)
     assert found.rows.column(0).to_pylist() == [b"\2", None, None]
     assert found.faults.bad.tolist() == [2]
+    plan = FormatSpec(JSON, plan.fields)
+    found = RowsEncoder(RowSpec(PartSpec(0, plan))).encode(rows)
+    assert found.rows.column(0).to_pylist() == [b'{"x":1}', None, b"{}"]
 
 
 def test_a_row_that_cannot_be_written_is_told_only_where_it_becomes_a_dead_letter():
@@ -335,8 +355,6 @@ def test_rows_of_growing_size_are_copied_a_few_times_at_most(monkeypatch, name, 
 
 
 GONE = pa.array([True, False, None])
-STRUCT = pa.array([{"x": 1}, None, {"x": 3}], pa.struct([("x", pa.int32())]))
-OF_STRUCT = PartSpec(0, FormatSpec(JSON, (FieldSpec(("s", "x"), "x"),)))
 
 
 def written(plan, **columns):
@@ -345,22 +363,12 @@ def written(plan, **columns):
 
 
 @pytest.mark.parametrize("prefix", [b"", b"\0\0\0\0\7"])
-def test_a_raw_value_is_null_where_a_column_says_so(prefix):
+def test_a_raw_value_and_a_text_are_null_where_a_column_says_so(prefix):
     plan = RowSpec(PartSpec(0, prefix=prefix), PartSpec(0), null_when=1)
     found = written(plan, v=pa.array([b"a", b"b", None]), gone=GONE)
     assert found == {"value": [None, prefix + b"b", None], "key": [b"a", b"b", None]}
-
-
-def test_a_text_value_is_null_where_a_column_says_so():
-    found = written(
-        RowSpec(PartSpec(0, is_text=True), null_when=1), n=pa.array([1, 2, 3]), gone=GONE
-    )
-    assert found == {"value": [None, "2", "3"]}
-
-
-def test_a_struct_that_is_null_is_a_null_and_has_no_fault():
-    found = written(RowSpec(OF_STRUCT), s=STRUCT)
-    assert found == {"value": [b'{"x":1}', None, b'{"x":3}']}
+    text = RowSpec(PartSpec(0, is_text=True), null_when=1)
+    assert written(text, n=pa.array([1, 2, 3]), gone=GONE) == {"value": [None, "2", "3"]}
 
 
 def test_batches_of_another_schema_are_made_by_another_encoder():

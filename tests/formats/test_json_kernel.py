@@ -1,8 +1,8 @@
 """write_json and the texts of columns against their twin, and JSON as Spark's to_json writes it."""
 
 import datetime
-import decimal
 import json
+import re
 from decimal import Context, Decimal
 
 import numpy as np
@@ -16,12 +16,11 @@ from spark_kafka_sink.formats.plan import JSON, FieldSpec, FormatError, FormatSp
 from tests.formats import json_twin
 from tests.formats.rows import (
     CASES,
-    FLOATS,
     SECONDS_1800_TO_2700,
-    SINGLES,
     TEXT,
     arrow_batch,
     integers,
+    json_encoder,
     read,
     rows,
 )
@@ -29,13 +28,8 @@ from tests.formats.rows import (
 ZONES = ["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kolkata", "Africa/Casablanca"]
 
 
-def encoder(schema, **options):
-    fields = tuple(FieldSpec((name,), name) for name in schema.names)
-    return RowEncoder(FormatSpec(JSON, fields, json_options=JsonOptions(**options)), schema)
-
-
 def texts(arrow_batch, **options):
-    values = encoder(arrow_batch.schema, **options).encode(arrow_batch).values
+    values = json_encoder(arrow_batch.schema, **options).encode(arrow_batch).values
     values.validate(full=True)
     return [value.decode() for value in values.to_pylist()]
 
@@ -68,20 +62,6 @@ def test_time_zones_of_all_years(zone):
     assert found == [f'{{"t":"{json_twin.moment(n, zone)}"}}' for n in micros]
 
 
-@given(st.lists(FLOATS, min_size=1, max_size=50))
-def test_doubles_are_the_shortest_that_read_back_the_same(values):
-    found = of_column(pa.array(values, pa.float64()))
-    assert found == [json_twin.floating(value, False) for value in values]
-    read = [float(json.loads(text)) for text in found]
-    assert np.array(read).tobytes() == np.array(values).tobytes() or np.isnan(values).any()
-
-
-@given(st.lists(SINGLES, min_size=1, max_size=50))
-def test_floats_are_the_shortest_that_read_back_the_same(values):
-    found = of_column(pa.array(values, pa.float32()))
-    assert found == [json_twin.floating(value, True) for value in values]
-
-
 @pytest.mark.parametrize(("kind", "bits"), [(np.float64, np.uint64), (np.float32, np.uint32)])
 def test_floating_point_of_all_exponents(kind, bits):
     """Random bits, so that all magnitudes are as frequent; and all powers of two."""
@@ -92,6 +72,8 @@ def test_floating_point_of_all_exponents(kind, bits):
     values = np.concatenate([drawn, powers, np.nextafter(powers, kind(0))])
     found = of_column(pa.array(values))
     assert found == [json_twin.floating(float(v), kind is np.float32) for v in values]
+    read = np.array([float(json.loads(text)) for text in found]).astype(kind)
+    assert np.array_equal(read, values, equal_nan=True), "the shortest that read back the same"
 
 
 @given(TEXT, st.integers(0, 8))
@@ -144,61 +126,15 @@ def test_bytes_that_are_not_utf8_are_replaced(data):
     assert ("\ufffd" in found) == ("\ufffd" in text)
 
 
-def test_a_long_string_gets_the_room_that_it_needs():
-    for text in ("x" * 300_000, '"' * 100_000, "\x01" * 50_000, "é" * 70_000, "\x01" * 4096):
-        assert json.loads(of_column(pa.array([text, text]))[1]) == text
-    data = bytes(range(256)) * 1000
-    assert len(of_column(pa.array([data]))[0]) == 2 + (len(data) + 2) // 3 * 4
-
-
-@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
-def test_what_is_not_finite_as_key_and_as_value_of_a_map(kind):
-    nan, inf = float("nan"), float("inf")
-    array = pa.array([[(nan, inf), (inf, -inf), (-inf, nan), (1.5, None)]], pa.map_(kind, kind))
-    keys_and_values = '"NaN":"Infinity","Infinity":"-Infinity","-Infinity":"NaN","1.5":null'
-    assert of_column(array) == ["{" + keys_and_values + "}"]
-
-
-def test_patterns_longer_than_any_number_have_room():
-    pattern = f"yyyy{'-very long text'!r}" * 60
-    times = pa.array([0, 10**15] * 3000, pa.timestamp("us"))
-    batch = pa.record_batch([times, times], ["a", "b"])
-    found = texts(batch, timestamp_ntz_format=pattern)
-    value = "1970-very long text" * 60
-    assert found[0] == f'{{"a":"{value}","b":"{value}"}}'
-    assert found[1] == found[0].replace("1970", "2001")
-    assert len(found) == 6000
-
-
-def test_deep_nesting():
-    kind, value, text = pa.int32(), 1, "1"
-    for _ in range(20):
-        kind, value, text = pa.list_(pa.struct([("s", kind)])), [{"s": value}], f'[{{"s":{text}}}]'
-    assert of_column(pa.array([value, None, value], kind)) == [text, "null", text]
-
-
 def test_values_stay_as_they_are_while_they_are_referred_to():
     batch = pa.record_batch({"n": range(3)})
-    made = encoder(batch.schema)
+    made = json_encoder(batch.schema)
     first = made.encode(batch).values
     made.encode(pa.record_batch({"n": [7, 8, 9]}))
     assert first.to_pylist() == [b'{"n":0}', b'{"n":1}', b'{"n":2}']
 
 
-def test_prefix_nested_columns_and_null_values():
-    batch = pa.record_batch(
-        {
-            "a": pa.array([{"b": 1}, None, {"b": 2}], pa.struct([("b", pa.int32())])),
-            "deleted": [False, None, True],
-        }
-    )
-    plan = FormatSpec(JSON, (FieldSpec(("a", "b"), "b"),), b"\0\0\0\0\7", null_when="deleted")
-    values = RowEncoder(plan, batch.schema).encode(batch).values
-    assert values.to_pylist() == [b'\0\0\0\0\7{"b":1}', b"\0\0\0\0\7{}", None]
-    sliced = batch.slice(1)
-    assert (
-        RowEncoder(plan, batch.schema).encode(sliced).values.to_pylist() == values[1:].to_pylist()
-    )
+MARKED = pa.field("value", pa.binary(), False, {b"variant": b"true"})
 
 
 @pytest.mark.parametrize(
@@ -211,23 +147,16 @@ def test_prefix_nested_columns_and_null_values():
         (pa.struct([("x", pa.date64())]), r"'c\.x' has the Arrow type date64"),
         (pa.map_(pa.binary(), pa.int8()), "keys of the map 'c' have the Arrow type binary"),
         (pa.map_(pa.struct([("x", pa.int8())]), pa.int8()), "keys of the map 'c'"),
-        (
-            pa.struct(
-                [
-                    pa.field("value", pa.int8(), False, {b"variant": b"true"}),
-                    ("metadata", pa.binary()),
-                ]
-            ),
-            "a VARIANT without binary fields",
-        ),
-        (pa.struct([pa.field("value", pa.binary(), False, {b"variant": b"true"})]), "VARIANT"),
+        (pa.struct([MARKED.with_type(pa.int8()), ("metadata", pa.binary())]), "a VARIANT without binary fields"),
+        (pa.struct([MARKED]), "VARIANT"),
     ],
-)
+)  # fmt: skip
 def test_types_that_cannot_be_written(kind, message):
     with pytest.raises(FormatError, match=message):
-        encoder(pa.schema([("c", kind)]))
+        json_encoder(pa.schema([("c", kind)]))
 
 
+OFFSETS = "offsets are from -18:00 to [+]18:00"
 ELSE = r"For another form make a column of text by date_format\(\)"
 
 
@@ -235,7 +164,6 @@ ELSE = r"For another form make a column of text by date_format\(\)"
     ("options", "message"),
     [
         ({"time_zone": "Europe/Nowhere"}, "time zone 'Europe/Nowhere' is not known"),
-        ({"timestamp_format": "MMM"}, "timestampFormat=MMM: MMM is not supported"),
         ({"timestamp_format": "yyyy G"}, "timestampFormat=yyyy G: the letter G is not supported"),
         *(
             ({"timestamp_format": pattern}, f"the letter {letter} is .* text in quotes. {ELSE}")
@@ -247,16 +175,16 @@ ELSE = r"For another form make a column of text by date_format\(\)"
         ({"date_format": "yyyy[ HHH]"}, "HHH is not supported"),
         ({"date_format": "yyyy[ '{'{]"}, "{ is not supported there"),
         ({"timestamp_format": "yyyy'T"}, "yyyy'T: the quote is not closed"),
-        ({"timestamp_format": "yyyyyyy"}, "yyyyyyy is not supported"),
-        ({"timestamp_format": "ZZZZ"}, "ZZZZ is not supported"),
-        ({"timestamp_format": "ZZZZZZ"}, "ZZZZZZ is not supported"),
-        ({"timestamp_format": "S" * 10}, "SSSSSSSSSS is not supported"),
-        ({"timestamp_format": "VVV"}, "VVV is not supported"),
-        ({"timestamp_format": "VV", "time_zone": "GMT+19"}, "from -18:00 to [+]18:00"),
-        ({"time_zone": "GMT+05:60"}, "'GMT[+]05:60' is none: offsets are from -18:00 to [+]18:00"),
-        (
-            {"time_zone": "GMT+05:00:60"},
-            "'GMT[+]05:00:60' is none: offsets are from -18:00 to [+]18:00",
+        *(
+            ({"timestamp_format": pattern}, f"{pattern} is not supported")
+            for pattern in ("MMM", "yyyyyyy", "ZZZZ", "ZZZZZZ", "S" * 10, "VVV")
+        ),
+        *(
+            (
+                {"timestamp_format": "VV", "time_zone": zone},
+                f"'{re.escape(zone)}' is none: {OFFSETS}",
+            )
+            for zone in ("GMT+19", "GMT+05:60", "GMT+05:00:60")
         ),
         ({"timestamp_ntz_format": "HHX"}, "timestampNTZFormat=HHX: the letter X is not supported"),
         ({"date_format": "yyyy-MM-dd HH"}, "dateFormat=yyyy-MM-dd HH: the letter H is not"),
@@ -264,7 +192,7 @@ ELSE = r"For another form make a column of text by date_format\(\)"
 )
 def test_options_that_are_refused(options, message):
     with pytest.raises(FormatError, match=message):
-        encoder(pa.schema([("c", pa.timestamp("us", "UTC"))]), **options)
+        json_encoder(pa.schema([("c", pa.timestamp("us", "UTC"))]), **options)
 
 
 @pytest.mark.parametrize(
@@ -289,35 +217,19 @@ def test_decimals_of_all_scales_as_java_writes_them(scale):
     data = b"".join(number.to_bytes(16, "little", signed=True) for number in numbers)
     kind = pa.decimal128(38, scale)
     array = pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(data)])
-    assert of_column(array) == [json_twin.unscaled_decimal(number, scale) for number in numbers]
-
-
-def test_a_decimal_with_a_negative_scale_as_spark_writes_it():
-    """``select 1.23e10BD`` with spark.sql.legacy.allowNegativeScaleOfDecimal."""
-    array = pa.array([decimal.Decimal("1.23E10"), decimal.Decimal("0E8")], pa.decimal128(3, -8))
-    assert of_column(array) == ["1.23E+10", "0E+8"]
-    keys = pa.array([[(decimal.Decimal("-1.23E10"), 1)]], pa.map_(array.type, pa.int8()))
-    assert of_column(keys) == ['{"-1.23E+10":1}']
+    texts = [json_twin.unscaled_decimal(number, scale) for number in numbers]
+    assert of_column(array) == texts
+    keys = pa.MapArray.from_arrays([0, len(numbers)], array, pa.array(range(len(numbers))))
+    assert of_column(keys) == ["{" + ",".join(f'"{t}":{n}' for n, t in enumerate(texts)) + "}"]
 
 
 @pytest.mark.parametrize(
     ("zone", "name"),
     [
-        ("PST", "America/Los_Angeles"),
-        ("EST", "-05:00"),
-        ("+00:00", "Z"),
-        ("Z", "Z"),
-        ("UTC", "UTC"),
-        ("UTC+0", "UTC"),
-        ("GMT+1", "GMT+01:00"),
-        ("UT-01:30:15", "UT-01:30:15"),
-        ("+1:00", "+01:00"),
-        ("+18", "+18:00"),
-        ("-0130", "-01:30"),
-        ("+053000", "+05:30"),
-        ("Europe/Berlin", "Europe/Berlin"),
-        ("Etc/GMT+12", "Etc/GMT+12"),
-        ("Zulu", "Zulu"),
+        *(("PST", "America/Los_Angeles"), ("EST", "-05:00"), ("+00:00", "Z"), ("UTC+0", "UTC")),
+        *(("GMT+1", "GMT+01:00"), ("UT-01:30:15", "UT-01:30:15"), ("+1:00", "+01:00")),
+        *(("+18", "+18:00"), ("-0130", "-01:30"), ("+053000", "+05:30")),
+        *((zone, zone) for zone in ("Z", "UTC", "Europe/Berlin", "Etc/GMT+12", "Zulu")),
     ],
 )
 def test_a_pattern_writes_the_name_that_java_has_for_the_zone(zone, name):
@@ -333,8 +245,8 @@ def test_a_pattern_writes_the_name_that_java_has_for_the_zone(zone, name):
     ],
 )
 def test_offsets_that_java_does_not_have_are_refused(zone):
-    with pytest.raises(FormatError, match="offsets are from -18:00 to [+]18:00"):
-        encoder(pa.schema([("c", pa.timestamp("us", "UTC"))]), time_zone=zone)
+    with pytest.raises(FormatError, match=OFFSETS):
+        json_encoder(pa.schema([("c", pa.timestamp("us", "UTC"))]), time_zone=zone)
 
 
 def test_times_that_no_day_has_are_errors_of_their_rows():
@@ -343,7 +255,7 @@ def test_times_that_no_day_has_are_errors_of_their_rows():
     nanos = [0, day - 1, day, -1, 2**63 - 1, -(2**63)]
     array = pa.array(nanos, pa.int64()).view(pa.time64("ns"))
     batch = pa.record_batch([pa.StructArray.from_arrays([array], ["t"])], ["c"])
-    made = encoder(batch.schema)
+    made = json_encoder(batch.schema)
     values, faults = made.encode(batch)
     last = b'{"c":{"t":"23:59:59.999999999"}}'
     assert values.to_pylist() == [b'{"c":{"t":"00:00:00"}}', last, None, None, None, None]
@@ -372,17 +284,6 @@ def test_rows_are_as_spark_writes_them(name):
         encoder = RowEncoder(plan_of(case, written["options"]), rows.schema)
         values = encoder.encode(rows).values.to_pylist()
         assert [value.decode() for value in values] == written["rows"], written["options"]
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_a_part_of_an_arrow_batch_is_written_as_it_is_in_the_whole(name):
-    case = read(name)
-    rows = arrow_batch(case)
-    written = case["json"][0]
-    encoder = RowEncoder(plan_of(case, written["options"]), rows.schema)
-    for first in range(rows.num_rows):
-        values = encoder.encode(rows.slice(first, 2)).values.to_pylist()
-        assert [value.decode() for value in values] == written["rows"][first : first + 2]
 
 
 TEXT_ZONES = [
@@ -433,15 +334,6 @@ def test_dates_too(values):
     assert column_texts(values, pa.date32()) == expected
 
 
-@pytest.mark.parametrize("zone", TEXT_ZONES)
-def test_texts_of_the_first_and_the_last_times(zone):
-    hours = HOUR * np.arange(0, 20, 3)
-    values = [*(2**63 - 1 - hours).tolist(), *(-(2**63) + hours).tolist()]
-    assert column_texts(values, pa.timestamp("us", zone), zone) == [
-        cast(value, zone) for value in values
-    ]
-
-
 def test_what_spark_writes():
     kind = pa.timestamp("us", "UTC")
     assert column_texts([3 * 10**17], kind) == ["+11476-08-15 05:20:00"]
@@ -456,27 +348,20 @@ def test_what_spark_writes():
 @pytest.mark.parametrize(
     ("zone", "hours"),
     [
-        ("GMT+1", 1),
-        ("GMT+01:00", 1),
-        ("UTC+01:00", 1),
-        ("UTC-3", -3),
-        ("+02:00", 2),
-        ("-2", -2),
-        ("Z", 0),
-        ("PST", -8),
-        ("CST", -6),
-        ("IST", 5.5),
-        ("EST", -5),
+        *(
+            ("GMT+1", 1),
+            ("GMT+01:00", 1),
+            ("UTC+01:00", 1),
+            ("UTC-3", -3),
+            ("+02:00", 2),
+            ("-2", -2),
+        ),
+        *(("Z", 0), ("PST", -8), ("CST", -6), ("IST", 5.5), ("EST", -5)),
     ],
 )
 def test_zones_that_only_java_knows(zone, hours):
     found = column_texts([int((24 - hours) * HOUR), None], pa.timestamp("us", zone), zone)
     assert found == ["1970-01-02 00:00:00", None]
-
-
-def test_a_zone_that_nobody_knows():
-    with pytest.raises(FormatError, match="time zone 'No/Zone' is not known"):
-        column_texts([0], pa.timestamp("us", "No/Zone"), "No/Zone")
 
 
 def test_a_part_of_a_column():

@@ -9,10 +9,10 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_kafka_sink.formats import json_schema
-from spark_kafka_sink.formats.encoder import RowEncoder
 from spark_kafka_sink.formats.json_schema import Written, compared, derived_json_schema
-from spark_kafka_sink.formats.plan import JSON, FieldSpec, FormatError, FormatSpec, JsonOptions
-from tests.formats.rows import RandomRows
+from spark_kafka_sink.formats.plan import FormatError
+from tests.formats.rows import RandomRows, json_encoder
+from tests.tables import each_row
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -24,66 +24,45 @@ def test_rows_are_valid_by_the_derived_schema(seed):
     derived = json.loads(derived_json_schema(schema.json(), "T", Written(is_null_left_out)))
     jsonschema.Draft7Validator.check_schema(derived)
     validator = jsonschema.Draft7Validator(derived)
-    fields = tuple(FieldSpec((name,), name) for name in table.column_names)
-    plan = FormatSpec(JSON, fields, json_options=JsonOptions(is_null_left_out))
     batch = table.combine_chunks().to_batches()[0]
-    for value in RowEncoder(plan, batch.schema).encode(batch).values.to_pylist():
+    encode = json_encoder(batch.schema, ignore_null_fields=is_null_left_out).encode
+    for value in encode(batch).values.to_pylist():
         validator.validate(json.loads(value))
     assert compared(derived, derived) == ((), (), ())
 
 
+TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
+CITY_TYPE = t.StructType([t.StructField("city", t.StringType(), False)])
+DERIVED = [
+    (t.LongType(), NUMBER),
+    (t.DecimalType(10, 2), {"type": "number"}),
+    (t.DecimalType(10, 0), NUMBER),
+    (t.TimestampType(), {"type": "string", "format": "date-time"}),
+    (t.DateType(), {"type": "string", "format": "date"}),
+    (t.TimestampNTZType(), TEXT),
+    (t.BinaryType(), {"type": "string", "contentEncoding": "base64"}),
+    (t.VarcharType(3), TEXT),
+    (t.ArrayType(t.StringType()), {"type": "array", "items": {"oneOf": [{"type": "null"}, TEXT]}}),
+    (t.MapType(t.StringType(), t.IntegerType(), False), {"type": "object", "additionalProperties": {"oneOf": [{"type": "null"}, NUMBER]}}),
+    (CITY_TYPE, {"type": "object", "properties": {"city": TEXT}, "additionalProperties": False}),
+    (t.DayTimeIntervalType(), TEXT),
+    (t.NullType(), {"type": "null"}),
+]  # fmt: skip
+
+
 def test_what_is_derived():
-    struct = t.StructType(
-        [
-            t.StructField("id", t.LongType(), False),
-            t.StructField("price", t.DecimalType(10, 2)),
-            t.StructField("count", t.DecimalType(10, 0)),
-            t.StructField("at", t.TimestampType()),
-            t.StructField("day", t.DateType()),
-            t.StructField("local", t.TimestampNTZType()),
-            t.StructField("data", t.BinaryType()),
-            t.StructField("short", t.VarcharType(3)),
-            t.StructField("tags", t.ArrayType(t.StringType())),
-            t.StructField("of", t.MapType(t.StringType(), t.IntegerType(), False)),
-            t.StructField("home", t.StructType([t.StructField("city", t.StringType(), False)])),
-            t.StructField("ago", t.DayTimeIntervalType()),
-            t.StructField("none", t.NullType(), False),
-        ]
-    )
+    struct = t.StructType([t.StructField(f"f{n}", one[0], n % 2) for n, one in enumerate(DERIVED)])
     found = json.loads(derived_json_schema(struct.json(), "Order"))
     assert found == {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Order",
         "type": "object",
-        "properties": {
-            "id": {"type": "integer"},
-            "price": {"type": "number"},
-            "count": {"type": "integer"},
-            "at": {"type": "string", "format": "date-time"},
-            "day": {"type": "string", "format": "date"},
-            "local": {"type": "string"},
-            "data": {"type": "string", "contentEncoding": "base64"},
-            "short": {"type": "string"},
-            "tags": {"type": "array", "items": {"oneOf": [{"type": "null"}, {"type": "string"}]}},
-            "of": {
-                "type": "object",
-                "additionalProperties": {"oneOf": [{"type": "null"}, {"type": "integer"}]},
-            },
-            "home": {
-                "type": "object",
-                "properties": {"city": {"type": "string"}},
-                "additionalProperties": False,
-            },
-            "ago": {"type": "string"},
-            "none": {"type": "null"},
-        },
+        "properties": {f"f{n}": expected for n, (_, expected) in enumerate(DERIVED)},
         "additionalProperties": False,
     }
     written = Written(False, has_own_dates=True, has_own_timestamps=True)
     properties = json.loads(derived_json_schema(struct.json(), "O", written))["properties"]
-    assert (
-        properties["at"] == properties["day"] == {"oneOf": [{"type": "null"}, {"type": "string"}]}
-    )
+    assert properties["f3"] == properties["f4"] == {"oneOf": [{"type": "null"}, TEXT]}
 
 
 def test_a_type_without_json():
@@ -144,6 +123,7 @@ WRITTEN = {
         ({"properties": {"n": {"oneOf": [{"type": "null"}, {"type": "integer"}]}}}, []),
         ({"properties": {"n": {"oneOf": [{"type": "null"}, {"type": "string"}]}}}, ["'n' is written as integer, and the schema has string"]),
         ({"required": ["n", "x"]}, ["'x' is required, and no column is it"]),
+        ({"required": [{"n": 1}, 5], "type": 5}, ["'{'n': 1}' is required, and no column is it", "'5' is required, and no column is it"]),
         ({"properties": {"n": {}, "list": {}, "map": {}}, "additionalProperties": False}, ["'number' must not be there"]),
         ({"properties": {"list": {"prefixItems": [{"type": "string"}], "items": {"type": "string"}}}}, []),
         ({"allOf": [{"required": ["x"]}, {"required": ["x", "y"]}]}, ["'x' is required, and no column is it", "'y' is required, and no column is it"]),
@@ -199,14 +179,6 @@ def test_what_is_no_schema_is_told(wanted, told):
     assert told in str(refused.value)
 
 
-def test_names_of_any_type_are_no_error():
-    found = compared(WRITTEN, {"required": [{"n": 1}, 5], "type": 5}).misfits
-    assert found == (
-        "'{'n': 1}' is required, and no column is it",
-        "'5' is required, and no column is it",
-    )
-
-
 @pytest.mark.parametrize("name", ["default", "const", "enum", "examples"])
 def test_a_column_may_be_called_like_a_keyword(name):
     """What it refers to is that of the schema in which it stands."""
@@ -215,13 +187,6 @@ def test_a_column_may_be_called_like_a_keyword(name):
     wanted = {"allOf": [{"$ref": "a.json"}], "definitions": {"A": {}}}
     found = compared(written, wanted, [("a.json", inner)])
     assert found.misfits == (CITY.replace("home", name),)
-
-
-def test_an_index_of_a_reference_is_one_in_ascii():
-    for index in ("\u0660", "9" * 5000):
-        reference = f"#/$defs/A/anyOf/{index}"
-        wanted = home({"$ref": reference}, **{"$defs": {"A": {"anyOf": [ADDRESS]}}})
-        assert compared(ORDER, wanted) == ((), (), (reference,))
 
 
 ORDER = {
@@ -287,48 +252,41 @@ def test_a_validator_finds_it_there_as_well(reference, more):
     assert [kind(wanted).is_valid(row) for row in rows] == [False, True]
 
 
-def test_a_whole_schema_by_reference():
-    wanted = {"$ref": "#/definitions/Order", "definitions": {"Order": {"required": ["gate"]}}}
-    assert compared(ORDER, wanted).misfits == ("'gate' is required, and no column is it",)
+GATE = "'gate' is required, and no column is it"
+A_OF_ANY = {"$defs": {"A": {"anyOf": [ADDRESS]}}}
+BESIDE = home({"$ref": "#/$defs/A", **ADDRESS}, **{"$defs": {"A": {}}})
+FITS = home({"$ref": "a"}, additionalProperties={"$ref": "#/$defs/N"}, required=["id"])
+TREE = {"T": {"properties": {"home": {"$ref": "#/$defs/T"}}}}
 
 
-def test_what_fits_by_reference():
-    wanted = home({"$ref": "a"}, additionalProperties={"$ref": "#/$defs/N"}, required=["id"])
-    wanted["$defs"] = {"N": {"type": "number"}}
-    assert compared(ORDER, wanted, [("a", {"properties": {"city": {}}})]) == ((), (), ())
-
-
-@pytest.mark.parametrize(("draft", "found"), [(OLD, ()), (NEW, (CITY,))])
-def test_what_stands_beside_a_reference(draft, found):
-    """Older drafts ignore it."""
-    wanted = home({"$ref": "#/$defs/A", **ADDRESS}, **{"$schema": draft, "$defs": {"A": {}}})
-    assert compared(ORDER, wanted).misfits == found
-
-
-@pytest.mark.parametrize(
-    ("reference", "others", "unknown"),
+@each_row(
+    ("wanted", "others", "misfits", "unknown"),
     [
-        ({"$ref": "#/definitions/A"}, [], "#/definitions/A"),
-        ({"$ref": "#/required/1"}, [], "#/required/1"),
-        ({"$ref": "#A"}, [], "#A"),
-        ({"$ref": "http://x/a.json"}, [("a.json", ADDRESS)], "http://x/a.json"),
-        ({"$ref": "a.json#/definitions/A"}, [("a.json", ADDRESS)], "a.json#/definitions/A"),
-        ({"$ref": "a.json"}, [("a.json", ADDRESS), ("a.json", {})], "a.json"),
-        ({"$dynamicRef": "#node"}, [], "#node"),
-        ({"anyOf": [{"$ref": "x"}, {"type": "string"}]}, [], "x"),
+        # Leads nowhere: all else is compared.
+        (home({"$ref": "#/definitions/A"}, required=["gate"]), [], [GATE], ["#/definitions/A"]),
+        (home({"$ref": "#/required/1"}, required=["gate"]), [], [GATE], ["#/required/1"]),
+        (home({"$ref": "#A"}), [], [], ["#A"]),
+        (home({"$ref": "http://x/a.json"}), [("a.json", ADDRESS)], [], ["http://x/a.json"]),
+        (home({"$ref": "a.json#/definitions/A"}), [("a.json", ADDRESS)], [], ["a.json#/definitions/A"]),
+        (home({"$ref": "a.json"}), [("a.json", ADDRESS), ("a.json", {})], [], ["a.json"]),
+        (home({"$dynamicRef": "#node"}), [], [], ["#node"]),
+        (home({"anyOf": [{"$ref": "x"}, {"type": "string"}]}), [], [], ["x"]),
+        # An index is one in ASCII.
+        *((home({"$ref": f"#/$defs/A/anyOf/{index}"}, **A_OF_ANY), [], [], [f"#/$defs/A/anyOf/{index}"]) for index in ("\u0660", "9" * 5000)),
+        # Names in values are none.
+        (home({"$ref": "a.json"}, default={"$id": "a.json", "type": "string"}), [], [], ["a.json"]),
+        # Older drafts ignore what stands beside a reference.
+        ({**BESIDE, "$schema": OLD}, [], [], []),
+        ({**BESIDE, "$schema": NEW}, [], [CITY], []),
+        ({"$ref": "#/definitions/Order", "definitions": {"Order": {"required": ["gate"]}}}, [], [GATE], []),
+        ({**FITS, "$defs": {"N": {"type": "number"}}}, [("a", {"properties": {"city": {}}})], [], []),
+        # Without an end.
+        ({"$ref": "#"}, [], [], []),
+        ({"$ref": "#/$defs/T", "$defs": TREE}, [], [], []),
     ],
-)
-def test_a_reference_that_leads_nowhere_is_told(reference, others, unknown):
-    """All else is compared."""
-    wanted = home(reference, required=["gate"])
-    expected = (("'gate' is required, and no column is it",), (), (unknown,))
-    assert compared(ORDER, wanted, others) == expected
-
-
-def test_references_without_an_end():
-    assert compared(ORDER, {"$ref": "#"}) == ((), (), ())
-    tree = {"$ref": "#/$defs/T", "$defs": {"T": {"properties": {"home": {"$ref": "#/$defs/T"}}}}}
-    assert compared(ORDER, tree) == ((), (), ())
+)  # fmt: skip
+def test_what_comes_of_references(wanted, others, misfits, unknown):
+    assert compared(ORDER, wanted, others) == (tuple(misfits), (), tuple(unknown))
 
 
 def test_schemas_that_are_in_each_other_many_times_are_compared_once():
@@ -361,11 +319,6 @@ def test_misfits_of_some_rows_do_not_hide_one_of_all_rows():
     found = compared(json.loads(json.dumps(written)), wanted)
     assert found.misfits == ("'late' is required, and no column is it",)
     assert (found.of_some[0], found.of_some[-1]) == ("'c0' that is null", "and more")
-
-
-def test_names_in_values_are_none():
-    wanted = home({"$ref": "a.json"}, default={"$id": "a.json", "type": "string"})
-    assert compared(ORDER, wanted) == ((), (), ("a.json",))
 
 
 COLUMN_NAMES = ["a", "b", "default", "$ref", "items", "enum"]

@@ -9,20 +9,7 @@ from tests.golden.case_files import REQUESTS
 from tests.golden.generate import find_javac, generate
 from tests.tables import each_row
 
-NAMES = [
-    "batches",
-    "codecs",
-    "keys",
-    "produce",
-    "racks",
-    "record_sets",
-    "requests",
-    "responses",
-    "sasl",
-    "texts",
-    "transactional",
-    "words",
-]
+NAMES = sorted(path.stem for path in cases.FOLDER.glob("*.json"))
 MOST_BYTES = 1_150_000
 
 
@@ -38,7 +25,6 @@ def test_names_of_cases_are_unique(name):
 
 
 def test_files_are_small():
-    assert sorted(path.stem for path in cases.FOLDER.glob("*.json")) == NAMES
     assert sum(path.stat().st_size for path in cases.FOLDER.glob("*.json")) < MOST_BYTES
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import zlib
 
 import mmh3
@@ -26,7 +25,6 @@ from spark_kafka_sink.record.compiled.calls import (
     assign_slots,
 )
 from tests import twin
-from tests.tables import each_row
 
 # wyhash's own tests, final version 4. The seed is the position.
 VECTORS = [
@@ -75,24 +73,6 @@ def test_the_kernel_has_the_published_hash():
 @given(st.binary(max_size=300))
 def test_the_kernel_equals_its_twin(data):
     assert hashed(data) == twin.wyhash(data, VALUE_SEED)
-
-
-@each_row("length", range(1, 130))
-def test_each_byte_and_the_length_count(length):
-    data = random.Random(length).randbytes(length)
-    others = {bytes([*data[:at], data[at] ^ 1, *data[at + 1 :]]) for at in range(length)}
-    several = [data, data[:-1], data + b"\0", *others]
-    assert len({hashed(one) for one in several}) == len(several)
-
-
-def test_hashes_of_similar_rows_do_not_add_up_to_the_same():
-    """Neighbours swap their last digits: the sums of simple hashes would not change."""
-    sums = set()
-    for number in range(0, 2000, 2):
-        for offset in (0, 10_000_000):
-            pair = [b"%08d" % (number + offset), b"%08d" % (number + 1 + offset)]
-            sums.add(sum(map(hashed, pair)) % 2**64)
-    assert len(sums) == 2000
 
 
 FIELD = st.one_of(st.none(), st.binary(max_size=60))
@@ -173,10 +153,6 @@ def test_keys_go_where_java_sends_them(keys, count):
     assert slots == [-1 if k is None else twin.partition_for_key(k, count) for k in keys]
 
 
-def test_an_empty_key_is_a_key():
-    assert assign([b"", None], counts=(5,))[1] == [twin.partition_for_key(b"", 5), -1]
-
-
 def test_a_partition_column_decides_and_null_leaves_it_to_the_key():
     bad, slots = assign([b"k", b"k", None], counts=(10,), partition=[9, None, 0])
     assert bad == ALL_ASSIGNED
@@ -196,28 +172,6 @@ def test_each_topic_has_its_own_slots_and_sticky_partition():
     assert slots == expected
 
 
-def test_keys_can_be_ignored():
-    assert assign([b"a", None], key_hash=NO_KEY_HASH)[1] == [-1, -1]
-
-
-def test_slices_and_large_offsets_are_read_from_their_start():
-    keys = [b"zero", None, b"two", b"three", None, b"five"]
-    for type_ in (pa.binary(), pa.large_binary(), pa.string(), pa.large_string()):
-        values = (
-            keys
-            if pa.types.is_binary(type_) or type_ == pa.large_binary()
-            else [None if k is None else k.decode() for k in keys]
-        )
-        array = pa.array(values, type_).slice(1, 4)
-        out = np.zeros(4, np.int32)
-        one = np.zeros(1, np.int32)
-        count = np.array([11], np.int32)
-        topics = Topics(None, one, count)
-        assign_slots(topics, ABSENT_INTEGERS, None, bytes_view(array), MURMUR2, out)
-        expected = [-1 if k is None else twin.partition_for_key(k, 11) for k in keys[1:5]]
-        assert out.tolist() == expected
-
-
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=50)), min_size=1), st.integers(1, 1000))
 def test_murmur3_is_that_of_mmh3(keys, count):
     slots = assign(keys, counts=(count,), key_hash=MURMUR3)[1]
@@ -233,8 +187,10 @@ def test_crc32_is_that_of_librdkafka_where_an_empty_key_is_none(keys, count):
 def test_a_computed_partition_counts_less_than_the_column_and_more_than_the_key():
     computed = np.array([4, 4, -1, -1], np.int32)
     partition = [2, None, None, None]
-    slots = assign([b"k", b"k", b"k", None], (9,), partition=partition, computed=computed)[1]
+    keys = [b"k", b"k", b"k", None]
+    slots = assign(keys, (9,), partition=partition, computed=computed)[1]
     assert slots == [2, 4, twin.partition_for_key(b"k", 9), -1]
+    assert assign(keys, (9,), None, partition, NO_KEY_HASH)[1] == [2, -1, -1, -1]
 
 
 def test_a_computed_partition_that_does_not_exist_is_reported():

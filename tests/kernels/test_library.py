@@ -131,24 +131,20 @@ def library_of(root):
 
 @compiles
 class TestBuilt:
-    def test_a_process_loads_it_and_no_compiler(self, built):
-        done = run(built, "-c", SUM)
-        assert (done.stdout, done.stderr) == (f"{THE_SUM}\n", "")
+    def test_a_process_loads_it_and_no_compiler(self, built, tmp_path):
+        """Also out of a zip file, and without the sources, which a wheel does not contain."""
+        archive = shutil.make_archive(str(tmp_path / "package"), "zip", built)
+        for root in (built, Path(archive)):
+            done = run(root, "-c", SUM)
+            assert (done.stdout, done.stderr) == (f"{THE_SUM}\n", "")
+        shutil.rmtree(built / "spark_kafka_sink" / "record" / "kernels")
+        assert run(built, "-c", SUM).stdout == f"{THE_SUM}\n"
 
     def test_it_is_not_built_twice(self, built):
         before = library_of(built).stat()
         assert "building" not in run(built, "-m", BUILD, platform_name()).stdout
         after = library_of(built).stat()
         assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-
-    def test_out_of_a_zip_file(self, built, tmp_path):
-        archive = shutil.make_archive(str(tmp_path / "package"), "zip", built)
-        assert run(Path(archive), "-c", SUM).stdout == f"{THE_SUM}\n"
-
-    def test_without_the_sources_it_is_taken_as_it_is(self, built):
-        """A wheel does not contain the sources."""
-        shutil.rmtree(built / "spark_kafka_sink" / "record" / "kernels")
-        assert run(built, "-c", SUM).stdout == f"{THE_SUM}\n"
 
     def test_that_of_other_sources_is_refused_with_the_command_that_builds_it(self, built):
         path = built / "spark_kafka_sink" / "record" / "kernels" / "one.py"
@@ -207,28 +203,24 @@ class TestBuilt:
         assert codes[0] == codes[1]
 
 
-class TestRefused:
-    def test_without_a_linker_the_build_fails_and_names_what_to_install(self, copied):
-        done = run(copied, "-m", BUILD, PATH=str(copied))
+def test_a_build_that_cannot_be_done_is_told(copied):
+    for target, linker in ((platform_name(), "install"), ("darwin-arm64", "install lld\n")):
+        done = run(copied, "-m", BUILD, target, PATH=str(copied))
         assert done.returncode == 1
-        assert f"no linker for {platform_name()}: install" in done.stderr
-        done = run(copied, "-m", BUILD, "darwin-arm64", PATH=str(copied))
-        assert "no linker for darwin-arm64: install lld\n" in done.stderr
-        assert not list(copied.rglob("*.so"))
-        assert not list(copied.rglob("*.o"))
+        assert f"no linker for {target}: {linker}" in done.stderr
+    done = run(copied, "-m", BUILD, "plan9-mips")
+    assert done.returncode == 1
+    assert "there is no plan9-mips: kernels are made for linux-x86_64, " in done.stderr
+    assert not [*copied.rglob("*.so"), *copied.rglob("*.o")]
 
-    def test_a_platform_that_is_not_made_is_told(self, copied):
-        done = run(copied, "-m", BUILD, "plan9-mips")
-        assert done.returncode == 1
-        assert "there is no plan9-mips: kernels are made for linux-x86_64, " in done.stderr
 
-    @compiles
-    def test_another_compiler_is_refused(self, copied):
-        (copied / "numba.py").write_text("raise ImportError('numba is not there')")
-        done = run(copied, "-m", BUILD, platform_name())
-        assert done.returncode == 1
-        assert f"the kernels cannot be compiled: {' '.join(COMPILER)} has failed" in done.stderr
-        assert not list(copied.rglob("*.so"))
+@compiles
+def test_another_compiler_is_refused(copied):
+    (copied / "numba.py").write_text("raise ImportError('numba is not there')")
+    done = run(copied, "-m", BUILD, platform_name())
+    assert done.returncode == 1
+    assert f"the kernels cannot be compiled: {' '.join(COMPILER)} has failed" in done.stderr
+    assert not list(copied.rglob("*.so"))
 
 
 def test_the_library_of_this_checkout_is_of_its_sources():
@@ -274,16 +266,13 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_of_the_package_s_files_the_libraries_are_listed(folder):
+    with pytest.raises(ConfigError, match="it has them for no platform"):
+        library.check_libraries()
     for name in ("kernels-linux-b.so", "kernels-linux-a.so", "kernels-notes.txt", "other.so"):
         (folder / name).write_bytes(symbol().encode())
     assert library.check_libraries() == ["linux-a", "linux-b"]
     (folder / "kernels-linux-b.so").write_bytes(b"of other sources")
     with pytest.raises(ConfigError, match="is of other sources than those of this checkout"):
-        library.check_libraries()
-
-
-def test_a_package_without_a_library_is_refused(folder):
-    with pytest.raises(ConfigError, match="it has them for no platform"):
         library.check_libraries()
 
 

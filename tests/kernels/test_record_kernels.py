@@ -150,17 +150,6 @@ def test_bytes_are_the_twins_for_any_rows_and_page_size(rows, page_size, large, 
     arena.check_guards()
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.tuples(fields, fields), min_size=3, max_size=30), st.data())
-def test_slices_append_what_they_show(rows, data):
-    start = data.draw(st.integers(0, len(rows) - 1))
-    length = data.draw(st.integers(1, len(rows) - start))
-    batch = make_batch(rows).slice(start, length)
-    arena = Arena(pages=1000)
-    arena.append(arrow_records(batch, plan_for(batch), 0), [0] * length)
-    assert arena.records_of(0) == expected_bytes(rows[start : start + length])
-
-
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(0, 2**42), min_size=1, max_size=20))
 def test_timestamps_become_deltas_to_the_first_and_the_maximum_is_kept(timestamps):
@@ -284,7 +273,7 @@ def taken(records, count, limit_bytes):
     return count, written, int(np.flatnonzero(out != GUARD_BYTE)[-1]) + 1
 
 
-@pytest.mark.parametrize("limit_bytes", [0, 1, 20, 33, 34, 50, 1000])
+@pytest.mark.parametrize("limit_bytes", [0, 1, 20, 33, 34, 50, 1000, 10_000])
 def test_it_writes_no_more_than_the_limit_or_one_record(limit_bytes):
     # The first timestamp is far from the others, so the deltas of the others grow.
     records = records_at(FAR_MS, *[0] * 9)
@@ -292,13 +281,7 @@ def test_it_writes_no_more_than_the_limit_or_one_record(limit_bytes):
     first_size = len(records_at(FAR_MS))
     assert written == touched <= max(limit_bytes, first_size)
     assert count == 10 or written <= limit_bytes or count == 1
-
-
-def test_records_may_grow_beyond_the_bytes_that_were_read():
-    records = records_at(FAR_MS, *[0] * 9)
-    count, written, _ = taken(records, 10, 10_000)
-    assert count == 10
-    assert written > len(records)
+    assert limit_bytes < 10_000 or (count == 10 and written > len(records)), "they may grow"
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])

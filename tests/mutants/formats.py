@@ -27,7 +27,7 @@ _ROOTS = ("formats/test_avro_schemas.py::test_roots_that_are_no_records_are_told
 _BRANCHES = ("formats/test_avro_schemas.py::test_the_branch_that_loses_least_is_taken",)
 _ROOM = ("formats/test_format_guards.py",)
 _PROTOBUF_DESCRIPTORS = ("unit/test_protobuf_descriptors.py",)
-_ANSWERS = ("unit/registry/test_client.py",)
+_CHOICES = ("unit/registry/test_choices.py",)
 _GUARDS = ("formats/test_format_guards.py",)
 _PROTOBUF_KERNEL = ("formats/test_protobuf_kernel.py",)
 _AVRO_COLUMNS = ("formats/test_avro_schemas.py",)
@@ -282,7 +282,7 @@ MUTANTS = (
         "formats/json_schema.py",
         "(RecursionError, TypeError, ValueError) as",
         "(RecursionError, ValueError) as",
-        _ANSWERS,
+        _CHOICES,
     ),
     Mutant(
         "formats/protobuf_layout.py",

@@ -391,7 +391,7 @@ _GUARDS = (
         "producer/producer.py",
         "            self._is_transactional = False\n            self.sender",
         "            self.sender",
-        _SIMULATED,
+        ("simulation/test_transactions.py",),
     ),
     Mutant(
         "producer/producer.py",
@@ -415,7 +415,7 @@ _GUARDS = (
         "producer/rejections.py",
         "not self._is_tolerant or error not in _RECORD_ERRORS",
         "not self._is_tolerant",
-        _SIMULATED,
+        ("simulation/test_dead_letters.py",),
     ),
     Mutant("producer/rejections.py", "        if 0 <= row < records_count\n", "", _IN_PRODUCER),
     Mutant(

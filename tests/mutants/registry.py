@@ -333,7 +333,7 @@ MUTANTS = (
         "registry/schemas.py",
         "    if not isinstance(subject, str) or not subject:",
         "    if not isinstance(subject, str):",
-        _GUARDS,
+        _CHOICES,
     ),
     Mutant(
         "registry/schemas.py",

@@ -8,7 +8,6 @@ _GUARDS = ("formats/test_format_guards.py",)
 _WRITTEN_ROWS = ("formats/test_format_guards.py",)
 _LIBRARY = (
     "kernels/test_library.py::test_of_the_package_s_files_the_libraries_are_listed",
-    "kernels/test_library.py::test_a_package_without_a_library_is_refused",
     "kernels/test_library.py::test_a_platform_has_one_name",
     "kernels/test_library.py::test_what_cannot_be_loaded_out_of_a_zip_file_leaves_nothing_open",
 )

@@ -25,7 +25,6 @@ def listeners_of(authority, oauth, folder):
 
     version_12 = {"ssl.enabled.protocols": "TLSv1.2", "ssl.protocol": "TLSv1.2"}
     wrong_host = authority.issue("broker", ["kafka.example"])
-    expired = authority.issue("broker", ["127.0.0.1", "localhost"], expired=True)
     return {
         "SASL": sasl("SASL_PLAINTEXT", *MECHANISMS),
         "SASL_TLS": sasl("SASL_SSL", *MECHANISMS),
@@ -37,6 +36,5 @@ def listeners_of(authority, oauth, folder):
         "MUTUAL_EC": tls(key_type="EC", client_auth="required"),
         "MUTUAL_12": tls(key_type="EC", client_auth="required", properties=version_12),
         "WRONG_HOST": tls(properties=broker("wrong-host", wrong_host)),
-        "EXPIRED": tls(properties=broker("expired", expired)),
         "PLAIN_ONLY": sasl("SASL_PLAINTEXT", "PLAIN"),
     }

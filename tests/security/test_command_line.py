@@ -6,7 +6,6 @@ import pytest
 
 from spark_kafka_sink.__main__ import main
 from spark_kafka_sink.base.errors import BrokerError, sentence
-from tests.security.listeners import SECRETS
 
 LOG_TOPIC = "log-of-the-command-line"
 
@@ -43,26 +42,6 @@ def _unencrypted(file):
         f"pykafka-sink: {file}: sasl.mechanism=PLAIN with security.protocol=SASL_PLAINTEXT: the "
         "password crosses the network unencrypted. SASL_SSL encrypts it\n"
     )
-
-
-def test_references_in_the_file(secured, tmp_path, monkeypatch, capsys):
-    authority = secured.client_options("alice", "SASL_TLS")["kafka.ssl.truststore.location"]
-    file = tmp_path / "client.properties"
-    file.write_text(
-        "security.protocol=SASL_SSL\n"
-        "sasl.mechanism=PLAIN\n"
-        f"ssl.truststore.location={authority}\n"
-        "sasl.username=alice\n"
-        "sasl.password=${env:PASSWORD_OF_THE_TEST}\n"
-    )
-    monkeypatch.setenv("PASSWORD_OF_THE_TEST", SECRETS["alice"])
-    assert run(secured, "SASL_TLS", "--command-config", str(file)) == 0
-    capsys.readouterr()
-    monkeypatch.setenv("PASSWORD_OF_THE_TEST", "marked-hush")
-    assert run(secured, "SASL_TLS", "--command-config", str(file)) == 1
-    error = capsys.readouterr().err
-    assert "Invalid username or password" in error
-    assert "marked-hush" not in error
 
 
 @pytest.mark.parametrize(

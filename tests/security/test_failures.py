@@ -11,13 +11,12 @@ import pytest
 
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.localkafka.certificates import Authority
-from spark_kafka_sink.localkafka.cluster import free_ports
-from spark_kafka_sink.localkafka.settings import HOST, MAIN_LISTENER
+from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
 from tests.patience import reason_given_time
 from tests.proxy import TcpProxy
 from tests.security.cases import CASES
 from tests.security.stores import Options
-from tests.security.writing import VALUES, values_in, write
+from tests.security.writing import write
 
 pytestmark = pytest.mark.timeout(2400, func_only=True)
 
@@ -59,7 +58,6 @@ class Refused(NamedTuple):
 
 
 NO_STORE = {"kafka.ssl.keystore.location": "", "kafka.ssl.keystore.type": ""}
-NO_TRUST = {"kafka.ssl.truststore.location": "", "kafka.ssl.truststore.type": ""}
 WANTED = ("wants a client certificate, and kafka.ssl.keystore.location is not set",)
 STRANGER = {"kafka.ssl.keystore.location": "FOLDER/stranger.pem"}
 UNKNOWN = ("refuses the client's certificate, that of kafka.ssl.keystore.location",)
@@ -71,8 +69,8 @@ NO_SCRAM = (
 )
 
 
-def wrong_login(mechanism, user="alice"):
-    login = {"kafka.sasl.username": user, "kafka.sasl.password": "wrong", SASL: ""}
+def wrong_login(mechanism):
+    login = {"kafka.sasl.username": "alice", "kafka.sasl.password": "wrong", SASL: ""}
     check = "check kafka.sasl.jaas.config, or kafka.sasl.username and kafka.sasl.password"
     return Refused((f"{mechanism}: Authentication failed", check), "SASL_TLS", mechanism, login)
 
@@ -83,20 +81,11 @@ REFUSED = {
         "TLS_RSA",
         changed={"kafka.ssl.truststore.location": "FOLDER/other.pem"},
     ),
-    "the system's authorities": Refused(
-        (AUTHORITY, "kafka.ssl.truststore.location is not set"), "TLS_RSA", changed=NO_TRUST
-    ),
     "another host": Refused(("is not for the name or address", HOST_NAME), "WRONG_HOST"),
-    "an old certificate": Refused(("or that of its authority, has expired",), "EXPIRED"),
     "no client certificate": Refused(WANTED, "MUTUAL_EC", changed=NO_STORE),
     "no client certificate, TLS 1.2": Refused(WANTED, "MUTUAL_12", changed=NO_STORE),
     "a stranger": Refused(UNKNOWN, "MUTUAL_EC", changed=STRANGER),
     "a stranger, TLS 1.2": Refused(UNKNOWN, "MUTUAL_12", changed=STRANGER),
-    "another version": Refused(
-        ("no version of TLS", "kafka.ssl.enabled.protocols"),
-        "TLS_12",
-        changed={"kafka.ssl.enabled.protocols": "TLSv1.3"},
-    ),
     "clear text to TLS": Refused(
         ("is a TLS listener: use kafka.security.protocol=SSL",),
         "TLS_EC",
@@ -104,7 +93,6 @@ REFUSED = {
     ),
     "a password by PLAIN": wrong_login("PLAIN"),
     "a password by SCRAM": wrong_login("SCRAM-SHA-512"),
-    "an unknown user": wrong_login("SCRAM-SHA-256", "nobody"),
     "a mechanism": Refused(
         NO_SCRAM,
         "PLAIN_ONLY",
@@ -130,125 +118,52 @@ def test_a_refusal_is_told_after_one_connection(world, new_topic, tmp_path, name
         assert proxy.accepted_count == 1
 
 
-class WrongPort(NamedTuple):
-    """A client that has the wrong protocol for a listener, and what it is told."""
-
-    listener: str
-    of: str
-    """The listener that the client's other options are for."""
-    protocol: str
-    parts: tuple[str, ...]
-
-
 ANSWERED = [
-    WrongPort("SASL_TLS", "SASL", "SASL_PLAINTEXT", ("is a TLS listener", "SASL_SSL")),
-    WrongPort(MAIN_LISTENER, "SASL", "SASL_PLAINTEXT", ("has no SASL", "PLAINTEXT")),
-    WrongPort("TLS_EC", "SASL_TLS", "SASL_SSL", ("has no SASL", "kafka.security.protocol=SSL")),
+    ("SASL_TLS", "SASL", "SASL_PLAINTEXT", ("is a TLS listener", "SASL_SSL")),
+    (MAIN_LISTENER, "SASL", "SASL_PLAINTEXT", ("has no SASL", "PLAINTEXT")),
+    ("TLS_EC", "SASL_TLS", "SASL_SSL", ("has no SASL", "kafka.security.protocol=SSL")),
 ]
 HUNG_UP_ON = [
-    WrongPort(MAIN_LISTENER, "TLS_EC", "SSL", ("does not speak TLS", "kafka.security.protocol")),
-    WrongPort("SASL", "SASL_TLS", "SASL_SSL", ("does not speak TLS", "SASL_PLAINTEXT")),
-    WrongPort("SASL", "TLS_EC", "SSL", ("does not speak TLS", "kafka.security.protocol")),
-    WrongPort("SASL", "SASL", "PLAINTEXT", ("SASL", "kafka.security.protocol")),
-    WrongPort("SASL_TLS", "SASL_TLS", "SSL", ("SASL", "kafka.security.protocol")),
+    ("SASL", "SASL_TLS", "SASL_SSL", ("does not speak TLS", "SASL_PLAINTEXT")),
+    ("SASL", "SASL", "PLAINTEXT", ("SASL", "kafka.security.protocol")),
+    ("SASL_TLS", "SASL_TLS", "SSL", ("SASL", "kafka.security.protocol")),
 ]
 
 
-class TestWrongPorts:
-    @pytest.mark.parametrize("wrong", ANSWERED)
-    def test_protocols_that_do_not_meet(self, world, new_topic, wrong):
-        options = at(world, wrong.listener, of=wrong.of, security_protocol=wrong.protocol)
-        tells(failure(options, new_topic()), *wrong.parts)
+@pytest.mark.parametrize(("listener", "of", "protocol", "parts"), [*ANSWERED, *HUNG_UP_ON])
+def test_protocols_that_do_not_meet(world, new_topic, listener, of, protocol, parts):
+    """``of``: the listener that the client's other options are for.
 
-    @pytest.mark.parametrize("wrong", HUNG_UP_ON)
-    def test_brokers_that_hang_up_without_a_word(self, world, new_topic, wrong):
-        """So does one that is being restarted: it is tried again until time is up."""
-        options = at(world, wrong.listener, of=wrong.of, security_protocol=wrong.protocol)
-        topic = new_topic()
+    A broker that hangs up without a word may be one that is being restarted: it is tried again
+    until time is up.
+    """
+    options, topic = at(world, listener, of=of, security_protocol=protocol), new_topic()
+    if (listener, of, protocol, parts) in ANSWERED:
+        tells(failure(options, topic), *parts)
+        return
 
-        def fails(timeout_ms):
-            write({**options, "kafka.max.block.ms": str(timeout_ms)}, topic)
+    def fails(timeout_ms):
+        write({**options, "kafka.max.block.ms": str(timeout_ms)}, topic)
 
-        tells(reason_given_time(fails, KafkaSinkError, 4_000, *wrong.parts), *wrong.parts)
-
-
-class TestTokens:
-    TOKEN_URL = "kafka.sasl.oauthbearer.token.endpoint.url"
-
-    def test_the_issuer_cannot_be_reached(self, world, new_topic):
-        (port,) = free_ports(1, HOST)
-        options = world.client("SASL_TLS", "OAUTHBEARER")
-        options[self.TOKEN_URL] = f"http://{HOST}:{port}/token"
-        self.tells_given_time(options, new_topic(), self.TOKEN_URL, "refused")
-
-    def test_an_issuer_that_is_back_in_time(self, world, new_topic):
-        topic = new_topic()
-        options = world.client("SASL_TLS", "OAUTHBEARER")
-        del options[self.TOKEN_URL]
-        issuer = _LateIssuer(world)
-        _LATE.append(issuer)
-        write(
-            {
-                **options,
-                "kafka.sasl.oauthbearer.token.provider": f"{__name__}:_late_token",
-                "kafka.sasl.login.retry.backoff.max.ms": "100",
-            },
-            topic,
-        )
-        assert issuer.asked == 3
-        assert values_in(world.kafka, topic) == sorted(VALUES)
-
-    def test_the_issuer_refuses(self, world, new_topic):
-        options = CASES["oauth-client-credentials"](world)
-        options["kafka.sasl.oauthbearer.client.credentials.client.secret"] = "wrong secret"
-        before = len(world.issuer.requests)
-        message = failure(options, new_topic())
-        assert len(world.issuer.requests) == before + 1
-        tells(message, "401", "invalid_client", "client.secret")
-        assert "wrong secret" not in message
-
-    @pytest.mark.parametrize("claims", [{"aud": "others"}, {"iss": "http://others"}])
-    def test_the_brokers_refuse_the_token(self, world, new_topic, tmp_path, claims):
-        path = tmp_path / "token"
-        path.write_text(world.issuer.token("alice", **claims))
-        options = CASES["oauth-file-RS256"](world)
-        options[self.TOKEN_URL] = path.as_uri()
-        message = failure(options, new_topic())
-        tells(message, "OAUTHBEARER", "invalid_token", "issuer, audience")
-        assert path.read_text() not in message
-
-    def test_a_token_that_has_expired(self, world, new_topic, tmp_path):
-        path = tmp_path / "token"
-        path.write_text(world.issuer.token("alice", exp=1_700_000_000))
-        options = CASES["oauth-file-RS256"](world)
-        options[self.TOKEN_URL] = path.as_uri()
-        self.tells_given_time(options, new_topic(), "expired", self.TOKEN_URL)
-
-    def tells_given_time(self, options, topic, *parts):
-        """An issuer may come back: it is asked until time is up."""
-
-        def fails(timeout_ms):
-            write({**options, "kafka.max.block.ms": str(timeout_ms)}, topic)
-
-        tells(reason_given_time(fails, KafkaSinkError, 4_000, *parts), *parts)
+    tells(reason_given_time(fails, KafkaSinkError, 4_000, *parts), *parts)
 
 
-class _LateIssuer:
-    """Gives no token the first two times."""
-
-    def __init__(self, world):
-        self._world = world
-        self.asked = 0
-
-    def token(self):
-        self.asked += 1
-        if self.asked <= 2:
-            raise RuntimeError("the issuer is away")
-        return self._world.issuer.token("alice")
+def test_the_issuer_refuses(world, new_topic):
+    options = CASES["oauth-client-credentials"](world)
+    options["kafka.sasl.oauthbearer.client.credentials.client.secret"] = "wrong secret"
+    before = len(world.issuer.requests)
+    message = failure(options, new_topic())
+    assert len(world.issuer.requests) == before + 1
+    tells(message, "401", "invalid_client", "client.secret")
+    assert "wrong secret" not in message
 
 
-_LATE = []
-
-
-def _late_token():
-    return _LATE[-1].token()
+@pytest.mark.parametrize("claims", [{"aud": "others"}, {"iss": "http://others"}])
+def test_the_brokers_refuse_the_token(world, new_topic, tmp_path, claims):
+    path = tmp_path / "token"
+    path.write_text(world.issuer.token("alice", **claims))
+    options = CASES["oauth-file-RS256"](world)
+    options["kafka.sasl.oauthbearer.token.endpoint.url"] = path.as_uri()
+    message = failure(options, new_topic())
+    tells(message, "OAUTHBEARER", "invalid_token", "issuer, audience")
+    assert path.read_text() not in message

@@ -9,7 +9,6 @@ import pytest
 from spark_kafka_sink.base.errors import AuthenticationError, CredentialsUnavailableError
 from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.security_config import KerberosConfig, SaslConfig
-from spark_kafka_sink.security.kerberos import KerberosCredentials, KerberosUser
 from spark_kafka_sink.security.security import new_login
 from tests.security.kdc import REALM, Kdc, missing_programs
 
@@ -80,25 +79,16 @@ class TestSuccess:
             conversation = login.create_sasl_client("localhost")
             assert accept(conversation, service_keytab, layers) == f"client@{REALM}"
 
-    def test_a_ticket_cache(self, kdc, service_keytab, client_keytab):
+    def test_a_ticket_cache(self, kdc, service_keytab, client_keytab, tmp_path, monkeypatch):
+        """A given one, the user's own, and the keytab where a cache has no ticket."""
         cache = kdc.ticket_cache("client", client_keytab)
-        login = login_for(f'useTicketCache=true ticketCache="{cache}"')
-        login.login(PATIENCE_MS)
-        assert accept(login.create_sasl_client("localhost"), service_keytab) == f"client@{REALM}"
-
-    def test_the_users_own_ticket_cache(self, kdc, service_keytab, client_keytab, monkeypatch):
-        monkeypatch.setenv("KRB5CCNAME", str(kdc.ticket_cache("client", client_keytab)))
-        login = login_for("useTicketCache=true")
-        login.login(PATIENCE_MS)
-        assert accept(login.create_sasl_client("localhost"), service_keytab) == f"client@{REALM}"
-
-    def test_the_keytab_where_the_cache_has_no_ticket(
-        self, service_keytab, client_keytab, tmp_path
-    ):
-        options = f'useTicketCache=true ticketCache="{tmp_path}/none" {by_keytab(client_keytab)}'
-        login = login_for(options)
-        login.login(PATIENCE_MS)
-        assert accept(login.create_sasl_client("localhost"), service_keytab) == f"client@{REALM}"
+        monkeypatch.setenv("KRB5CCNAME", str(cache))
+        none = f'ticketCache="{tmp_path}/none" {by_keytab(client_keytab)}'
+        for options in (f'ticketCache="{cache}"', "", none):
+            login = login_for(f"useTicketCache=true {options}")
+            login.login(PATIENCE_MS)
+            conversation = login.create_sasl_client("localhost")
+            assert accept(conversation, service_keytab) == f"client@{REALM}"
 
     def test_a_ticket_that_has_expired_gives_way_to_a_new_one(
         self, kdc, service_keytab, client_keytab, monkeypatch
@@ -116,79 +106,49 @@ class TestSuccess:
         assert accept(login.create_sasl_client("localhost"), service_keytab) == f"client@{REALM}"
 
 
-def test_credentials_of_one_user_are_not_taken_for_anothers(kdc, client_keytab):
-    """Each user's tickets are in a cache of their own, also where an object takes another's place."""
-    other = kdc.keytab("other")
-    tickets = KerberosCredentials(
-        KerberosUser("kafka", f"client@{REALM}", str(client_keytab), None)
-    )
-    assert str(tickets.acquire().name) == f"client@{REALM}"
-    place = id(tickets)
-    del tickets
-    user = KerberosUser("kafka", f"other@{REALM}", str(other), None)
-    # Python gives the place to one of the next objects.
-    made = []
-    while not made or (id(made[-1]) != place and len(made) < 10_000):
-        made.append(KerberosCredentials(user))
-    assert str(made[-1].acquire().name) == f"other@{REALM}"
-
-
-class TestFailure:
-    def refused(self, options, host="localhost", service="kafka"):
-        def begin():
-            login = login_for(options, service)
-            login.login(PATIENCE_MS)
-            login.create_sasl_client(host).initial_response()
-
-        with pytest.raises(AuthenticationError) as raised:
-            begin()
-        assert not isinstance(raised.value, CredentialsUnavailableError)
-        return str(raised.value)
-
-    def test_a_principal_that_the_kdc_does_not_know(self, kdc):
-        keytab = kdc.keytab("gone")
-        kdc.delete("gone")
-        assert "the KDC does not know the principal" in self.refused(by_keytab(keytab, "gone"))
-
-    def test_a_principal_that_is_not_in_the_keytab(self, client_keytab):
-        told = self.refused(by_keytab(client_keytab, "somebody"))
-        assert f"{client_keytab} has no key of the principal somebody@{REALM}" in told
-
-    def test_a_key_that_was_changed(self, kdc):
-        keytab = kdc.keytab("rotated")
-        kdc.keytab("rotated", "rotated-again")
-        assert "the keytab holds another key" in self.refused(by_keytab(keytab, "rotated"))
-
-    def test_no_keytab(self, tmp_path):
-        assert "keyTab in kafka.sasl.jaas.config" in self.refused(by_keytab(tmp_path / "none"))
-
-    def test_no_ticket(self, tmp_path):
-        assert "run kinit" in self.refused(f'useTicketCache=true ticketCache="{tmp_path}/none"')
-
-    @pytest.mark.parametrize(("host", "service"), [("elsewhere", "kafka"), ("localhost", "bank")])
-    def test_a_broker_that_the_kdc_does_not_know(self, client_keytab, host, service):
-        told = self.refused(by_keytab(client_keytab), host, service)
-        assert "kafka.sasl.kerberos.service.name" in told
-
-    def test_a_broker_with_another_key(self, kdc, client_keytab, service_keytab):
-        """It cannot read the ticket, and answers why."""
-        other = kdc.keytab("kafka/otherhost")
-        login = login_for(by_keytab(client_keytab))
+def refused(options, host="localhost", service="kafka"):
+    def begin():
+        login = login_for(options, service)
         login.login(PATIENCE_MS)
-        with pytest.raises(AuthenticationError, match="the broker has another key than the KDC"):
-            accept(login.create_sasl_client("localhost"), other)
+        login.create_sasl_client(host).initial_response()
 
-    def test_a_broker_that_sends_nonsense(self, client_keytab, service_keytab):
-        login = login_for(by_keytab(client_keytab))
-        login.login(PATIENCE_MS)
-        conversation = login.create_sasl_client("localhost")
-        conversation.initial_response()
-        with pytest.raises(AuthenticationError, match="SASL GSSAPI failed"):
-            conversation.evaluate_challenge(b"nonsense")
+    with pytest.raises(AuthenticationError) as raised:
+        begin()
+    assert not isinstance(raised.value, CredentialsUnavailableError)
+    return str(raised.value)
 
-    def test_no_realm_in_krb5_conf(self, client_keytab, monkeypatch, tmp_path):
-        monkeypatch.setenv("KRB5_CONFIG", str(tmp_path / "none"))
-        assert "krb5.conf" in self.refused(by_keytab(client_keytab))
+
+def test_what_a_kdc_refuses(kdc, client_keytab, tmp_path, monkeypatch):
+    gone, rotated = kdc.keytab("gone"), kdc.keytab("rotated")
+    kdc.delete("gone")
+    kdc.keytab("rotated", "rotated-again")
+    told = refused(by_keytab(client_keytab, "somebody"))
+    assert f"{client_keytab} has no key of the principal somebody@{REALM}" in told
+    known, cache = by_keytab(client_keytab), f'useTicketCache=true ticketCache="{tmp_path}/none"'
+    for words, *given in (
+        ("the KDC does not know the principal", by_keytab(gone, "gone")),
+        ("the keytab holds another key", by_keytab(rotated, "rotated")),
+        ("keyTab in kafka.sasl.jaas.config", by_keytab(tmp_path / "none")),
+        ("run kinit", cache),
+        ("kafka.sasl.kerberos.service.name", known, "elsewhere", "kafka"),
+        ("kafka.sasl.kerberos.service.name", known, "localhost", "bank"),
+    ):
+        assert words in refused(*given)
+    monkeypatch.setenv("KRB5_CONFIG", str(tmp_path / "none"))
+    assert "krb5.conf" in refused(known)
+
+
+def test_a_broker_with_another_key_and_one_that_sends_nonsense(kdc, client_keytab, service_keytab):
+    """The first cannot read the ticket, and answers why."""
+    other = kdc.keytab("kafka/otherhost")
+    login = login_for(by_keytab(client_keytab))
+    login.login(PATIENCE_MS)
+    with pytest.raises(AuthenticationError, match="the broker has another key than the KDC"):
+        accept(login.create_sasl_client("localhost"), other)
+    conversation = login.create_sasl_client("localhost")
+    conversation.initial_response()
+    with pytest.raises(AuthenticationError, match="SASL GSSAPI failed"):
+        conversation.evaluate_challenge(b"nonsense")
 
 
 def test_a_kdc_that_is_away_may_be_tried_again(tmp_path, monkeypatch):

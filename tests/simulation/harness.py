@@ -12,16 +12,23 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.base.errors import DeliveryError
+from spark_kafka_sink.base.errors import DeliveryError, error_named
 from spark_kafka_sink.base.model import (
     NO_PRODUCER,
     ColumnPositions,
     PlannedTopic,
     ProducerIdAndEpoch,
     TopicsPlan,
+    UnusedProducerIdentity,
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.producer import KafkaProducer
+from spark_kafka_sink.protocol.messages.topics import MetadataRequest
+from spark_kafka_sink.protocol.messages.transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
 from tests import twin
 from tests.simulation.cluster import SimCluster
 from tests.simulation.network import SimNetwork
@@ -177,6 +184,18 @@ class Simulation:
         self.producer._metadata.request_update_now()
         self.network.wakeup()
 
+    def edit_metadata(self, edit):
+        """``edit`` changes each answer of brokers about their topics, before it is sent."""
+
+        def answer(broker, request, reply, go_on):
+            def edited(response):
+                edit(response)
+                reply(response)
+
+            go_on(edited)
+
+        self.cluster.intercept(MetadataRequest, answer)
+
     def append_everywhere(self, *values):
         """Append rows to each partition of ``t``."""
         for partition in range(len(self.cluster.topics["t"].partitions)):
@@ -282,9 +301,9 @@ class Transactional(Simulation):
 
         self.cluster.handle = noting
 
-    def begin(self, name=NAME):
+    def begin(self, name=NAME, token=None):
         self.producer.begin_task(["t"])
-        self.producer.begin_transaction(name, TIMEOUT_MS)
+        self.producer.begin_transaction(name, TIMEOUT_MS, token)
 
     def task(self, name, partition, *values):
         self.begin(name)
@@ -316,6 +335,18 @@ class Transactional(Simulation):
         """Somebody else commits the task's transaction; what is committed then."""
         assert self.end(self.producer.transaction) == "NONE"
         return self.committed()
+
+    def describe_token(self, error="NONE", state="Empty"):
+        """What coordinators say of the token of a plan from now on. Returns the token."""
+        token = UnusedProducerIdentity("flights.driver", ProducerIdAndEpoch(1, 0))
+        code, name = error_named(error).code, token.transactional_id
+        told = TransactionState(code, name, state, TIMEOUT_MS, 0, *token.producer, [])
+
+        def tell(broker, request, reply, go_on):
+            reply(DescribeTransactionsResponse(0, [told]))
+
+        self.cluster.intercept(DescribeTransactionsRequest, tell)
+        return token
 
     def take_over(self, name=NAME):
         """Somebody else begins a transaction under the same id."""

@@ -10,7 +10,6 @@ import pytest
 
 from spark_kafka_sink.base.errors import KafkaSinkError, TopicError
 from spark_kafka_sink.base.model import ZERO_UUID, ColumnPositions, PlannedTopic, TopicsPlan
-from spark_kafka_sink.protocol.messages.topics import MetadataRequest
 from tests.simulation.cluster import KAFKA_2_1, KAFKA_4_3
 from tests.simulation.harness import keyed, partition_of, simulate
 
@@ -153,12 +152,18 @@ def test_a_row_that_names_an_added_partition_moves_no_key(topics):
     assert named == [b"named"] * 2 * (len(ROWS) * len(topics) // 10)
 
 
-def test_a_row_that_names_no_partition_of_the_topic_moves_no_key():
-    simulation = simulate(partitions=3)
+def grown_from_3_to_6(**options):
+    """A task has written ``ROWS`` when its topic gets three more partitions."""
+    simulation = simulate(partitions=3, **options)
     simulation.begin_task("t")
     simulation.write_rows(ROWS)
     simulation.cluster.add_partitions("t", 3)
     simulation.run_for(1_000)
+    return simulation
+
+
+def test_a_row_that_names_no_partition_of_the_topic_moves_no_key():
+    simulation = grown_from_3_to_6()
     with pytest.raises(TopicError, match="which has 6 partition"):
         append_some_to(simulation, 6)
     simulation.write_rows(ROWS)
@@ -167,11 +172,7 @@ def test_a_row_that_names_no_partition_of_the_topic_moves_no_key():
 
 @pytest.mark.parametrize("partitioner", ["round-robin", f"{__name__}:last_partition"])
 def test_rows_that_name_no_partition_go_to_planned_ones_with_any_partitioner(partitioner):
-    simulation = simulate(partitions=3, partitioner=partitioner)
-    simulation.begin_task("t")
-    simulation.write_rows(ROWS)
-    simulation.cluster.add_partitions("t", 3)
-    simulation.run_for(1_000)
+    simulation = grown_from_3_to_6(partitioner=partitioner)
     append_some_to(simulation, 5)
     simulation.write_rows([(None, b"a")] * 10)
     assert set(simulation.values()[5]) == {b"named"}
@@ -202,16 +203,12 @@ def test_a_broker_that_lags_moves_no_key_of_a_topic_without_an_id():
     simulation = simulate_without_ids(partitions=6)
     outdated = []
 
-    def answer_outdated(broker, request, reply, go_on):
-        def as_before(response):
-            if len(outdated) < 3:
-                outdated.append(response)
-                response.topics[0].partitions[3:] = []
-            reply(response)
+    def as_before(response):
+        if len(outdated) < 3:
+            outdated.append(response)
+            response.topics[0].partitions[3:] = []
 
-        go_on(as_before)
-
-    simulation.cluster.intercept(MetadataRequest, answer_outdated)
+    simulation.edit_metadata(as_before)
     simulation.refresh_metadata()
     simulation.run_for(50)
     simulation.write_rows(ROWS)
@@ -235,16 +232,12 @@ def test_rows_without_key_go_where_there_is_a_leader_now(led):
     simulation.begin_task("t")
     simulation.write(led, b"a")
 
-    def lose_leaders(broker, request, reply, go_on):
-        def with_one(response):
-            for partition in response.topics[0].partitions:
-                if partition.partition_index != led:
-                    partition.leader_id = -1
-            reply(response)
+    def lose_leaders(response):
+        for partition in response.topics[0].partitions:
+            if partition.partition_index != led:
+                partition.leader_id = -1
 
-        go_on(with_one)
-
-    simulation.cluster.intercept(MetadataRequest, lose_leaders)
+    simulation.edit_metadata(lose_leaders)
     simulation.refresh_metadata()
     simulation.run_for(1_000)
     simulation.begin_task("t")
@@ -258,15 +251,11 @@ def test_a_broker_that_has_not_heard_of_what_is_planned_is_asked_again(is_recrea
     simulation = simulate(partitions=3)
     cluster, outdated = simulation.cluster, []
 
-    def answer_outdated(broker, request, reply, go_on):
-        def as_before(response):
-            if len(outdated) < 3:
-                outdated.append(response)
-                response.topics[0].partitions[3:] = []
-                response.topics[0].topic_id = former_id
-            reply(response)
-
-        go_on(as_before)
+    def as_before(response):
+        if len(outdated) < 3:
+            outdated.append(response)
+            response.topics[0].partitions[3:] = []
+            response.topics[0].topic_id = former_id
 
     former_id = cluster.topics["t"].topic_id
     if is_recreated:
@@ -274,7 +263,7 @@ def test_a_broker_that_has_not_heard_of_what_is_planned_is_asked_again(is_recrea
     else:
         cluster.add_partitions("t", 3)
         simulation.run_for(1_000)
-    cluster.intercept(MetadataRequest, answer_outdated)
+    simulation.edit_metadata(as_before)
     simulation.begin_task("t")
     simulation.write_rows(ROWS)
     assert len(outdated) == 3
@@ -286,16 +275,12 @@ def test_a_topic_without_partitions_in_an_answer_is_asked_for_again(partitioner)
     simulation = simulate(partitioner=partitioner)
     seen = []
 
-    def answer_without(broker, request, reply, go_on):
-        def without(response):
-            seen.append(response)
-            if len(seen) < 3:
-                response.topics[0].partitions = []
-            reply(response)
+    def without(response):
+        seen.append(response)
+        if len(seen) < 3:
+            response.topics[0].partitions = []
 
-        go_on(without)
-
-    simulation.cluster.intercept(MetadataRequest, answer_without)
+    simulation.edit_metadata(without)
     simulation.write_rows([(None, b"a")] * 10)
     assert len(seen) == 3
     assert simulation.all_values() == [b"a"] * 10
@@ -303,15 +288,7 @@ def test_a_topic_without_partitions_in_an_answer_is_asked_for_again(partitioner)
 
 def test_a_partition_that_is_listed_twice_is_one():
     simulation = simulate(partitions=2)
-
-    def repeat_first(broker, request, reply, go_on):
-        def twice(response):
-            response.topics[0].partitions.append(response.topics[0].partitions[0])
-            reply(response)
-
-        go_on(twice)
-
-    simulation.cluster.intercept(MetadataRequest, repeat_first)
+    simulation.edit_metadata(lambda r: r.topics[0].partitions.append(r.topics[0].partitions[0]))
     simulation.write_rows(ROWS)
     assert misplaced(simulation, 2) == []
     with pytest.raises(TopicError, match="which has 2 partition"):
@@ -342,16 +319,6 @@ def test_a_topic_of_a_column_is_asked_for_once_per_plan():
     append_by_column(simulation)
     assert simulation.cluster.metadata_requests == 2
     assert len(simulation.all_values()) == len(ROWS)
-    assert misplaced(simulation, 6) == []
-
-
-def test_a_task_without_a_plan_trusts_no_earlier_task():
-    simulation = simulate(partitions=3)
-    simulation.producer.begin_task(["t"])
-    simulation.write_rows(ROWS)
-    simulation.cluster.empty_topic("t", 6)
-    simulation.producer.begin_task(["t"])
-    simulation.write_rows(ROWS)
     assert misplaced(simulation, 6) == []
 
 

@@ -19,8 +19,6 @@ from spark_kafka_sink.base.errors import DeliveryError, KafkaSinkError, RecordEr
 from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.sink_keys import TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.protocol.messages.topics import ProduceRequest
-from spark_kafka_sink.protocol.schema import Request
 from spark_kafka_sink.record import dead_letters as faults
 from spark_kafka_sink.spark import task
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage
@@ -40,6 +38,7 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TYPES = (pa.binary(), pa.binary(), HEADERS, pa.string(), pa.int32(), pa.timestamp("us", "UTC"))
 PREFIX = "__connect.errors."
 RULES = TopicLimits(max_message_bytes=None, needs_key=True)
+ALL = {"errors_deadletterqueue_max_ratio": "1"}
 
 
 # --- the user's own, named below by entry points ----------------------------------------------
@@ -102,9 +101,9 @@ def number_of(value):
 
 
 class Task:
-    """What a task does with its rows, on a simulated cluster."""
+    """What a task does with its rows, on a simulated cluster. plan: of the values, made of columns"""
 
-    def __init__(self, positions=COLUMNS, rules=RULES, **more):
+    def __init__(self, positions=COLUMNS, rules=RULES, plan=None, **more):
         given = {
             "kafka.bootstrap.servers": "b:1",
             "errors.tolerance": "all",
@@ -117,15 +116,16 @@ class Task:
         options = SinkOptions.parse(given)
         log = options.producer.decision_log
         self.simulation = simulate(decision_log=log, **kafka)
-        for topic in ("t0", "t1", "dead", "decisions"):
+        for topic in ("t", "t0", "t1", "dead", "decisions"):
             self.simulation.cluster.create_topic(topic, 2)
         config = options.dead_letters
         if config is not None:
             object.__setattr__(options, "dead_letters", config._replace(data_topic_limits=rules))
         self.message = KafkaCommitMessage(4, 0, query_id="q-1", batch_id=17)
-        interceptors = Interceptors(options.interceptors)
-        producer = self.simulation.producer
-        self.rows = task._RowWriter(interceptors, producer, positions, options, self.message)
+        hooks = Interceptors(options.interceptors)
+        of_task = hooks, self.simulation.producer, positions, options, self.message
+        is_made = plan is not None
+        self.rows = task._EncodingWriter(*of_task, plan) if is_made else task._RowWriter(*of_task)
 
     def write(self, *batches):
         written = [part for batch in batches for part in self.rows.write(batch)]
@@ -150,9 +150,6 @@ def cause_of(record):
     return headers_of(record)["cause"]
 
 
-OF_TASK = {"task.id": "4", "spark.query.id": "q-1", "spark.batch.id": "17"}
-
-
 # --- all kinds at once ------------------------------------------------------------------------
 
 
@@ -165,7 +162,7 @@ def test_ten_thousand_rows_with_all_kinds_of_badness_in_all_combinations():
         interceptors=f"{HERE}:Picky",
         kafka_partitioner=f"{HERE}:picky",
         kafka_max_request_size=str(MOST_BYTES),
-        errors_deadletterqueue_max_ratio="1",
+        **ALL,
     )
     given.refuse(lambda topic, r: topic != "dead" and faults.REFUSED in rows[number_of(r.value)][0])
     chunks = [
@@ -195,27 +192,22 @@ def test_ten_thousand_rows_with_all_kinds_of_badness_in_all_combinations():
 
 
 def test_what_a_dead_letter_tells():
-    given = Task(errors_deadletterqueue_max_ratio="1")
-    rows = [row(0, set()), row(1, {faults.BAD_PARTITION})]
-    given.write(arrow_batch(rows))
+    given = Task(**ALL)
+    given.write(arrow_batch([row(0, set()), row(1, {faults.BAD_PARTITION})]))
     (record,) = given.records("dead")
-    assert headers_of(record) == {
-        "topic": "t1",
-        "partition": "-1",
-        "timestamp": "1700000000001",
-        "cause": "bad-partition",
-        "exception.message": "Invalid partition -1 for topic 't1', which has 2 "
-        "partition(s): 0 to 1",
-        **OF_TASK,
+    told = headers_of(record)
+    assert told.pop("exception.message").startswith("Invalid partition -1 for topic 't1'")
+    assert told == {
+        **{"topic": "t1", "partition": "-1", "timestamp": "1700000000001"},
+        **{"cause": "bad-partition", "task.id": "4", "spark.query.id": "q-1"},
+        "spark.batch.id": "17",
     }
     assert record.headers[0] == ("h", b"1")
     assert (record.key, record.timestamp) == (b"k1", 1_700_000_000_001)
 
 
 def test_without_context_headers_there_are_the_rows_own_alone():
-    given = Task(
-        errors_deadletterqueue_max_ratio="1", errors_deadletterqueue_context_headers_enable="false"
-    )
+    given = Task(**ALL, errors_deadletterqueue_context_headers_enable="false")
     given.write(arrow_batch([row(1, {faults.BAD_PARTITION})]))
     assert given.records("dead")[0].headers == (("h", b"1"),)
 
@@ -239,7 +231,7 @@ def test_the_topics_own_limit_counts_for_what_the_broker_gets(codec):
         ONE,
         TopicLimits(max_message_bytes=3000),
         kafka_compression_type=codec,
-        errors_deadletterqueue_max_ratio="1",
+        **ALL,
     )
     given.simulation.cluster.topics["t0"].max_message_bytes = 3000
     noise = given.simulation.rng.randbytes(10_000)
@@ -257,47 +249,38 @@ def test_the_topics_own_limit_counts_for_what_the_broker_gets(codec):
 
 
 def test_a_value_that_is_too_large_is_cut_off_and_says_so():
-    given = Task(ONE, kafka_max_request_size="2000", errors_deadletterqueue_max_ratio="1")
+    given = Task(ONE, kafka_max_request_size="2000", **ALL)
     given.write(plain((b"k", bytes(5000)), (b"k" * 3000, b"v"), (b"k", b"good")))
-    assert [r.value for r in given.records("t0")] == [b"good"]
-    by_key = {len(r.key): r for r in given.records("dead")}
-    cut = by_key.pop(1)
-    assert headers_of(cut)["value.truncated.from"] == "5000"
-    assert 1000 < len(cut.value) < 2000
-    (cut,) = by_key.values()
-    assert headers_of(cut)["key.truncated.from"] == "3000"
-    assert headers_of(cut)["value.truncated.from"] == "1"
-    assert 1000 < len(cut.key) < 2000
+    assert values(given, "t0") == [b"good"]
+    of_value, of_key = sorted(given.records("dead"), key=lambda r: len(r.key))
+    assert headers_of(of_value)["value.truncated.from"] == "5000"
+    assert 1000 < len(of_value.value) < 2000
+    told = headers_of(of_key)
+    assert (told["key.truncated.from"], told["value.truncated.from"]) == ("3000", "1")
+    assert 1000 < len(of_key.key) < 2000
 
 
 def test_headers_that_are_too_large_are_left_out_and_the_dead_letter_says_so():
-    given = Task(kafka_max_request_size="2000", errors_deadletterqueue_max_ratio="1")
-    large = row(1, set()) | {"headers": [{"key": "h", "value": bytes(5000)}]}
-    given.write(arrow_batch([large]))
+    given = Task(kafka_max_request_size="2000", **ALL)
+    given.write(arrow_batch([row(1, set()) | {"headers": [{"key": "h", "value": bytes(5000)}]}]))
     (record,) = given.records("dead")
-    assert headers_of(record)["headers.dropped"] == "1"
-    assert record.value == b""
-    assert record.key == b"k1"
+    assert (headers_of(record)["headers.dropped"], record.value, record.key) == ("1", b"", b"k1")
 
 
 # --- limits -----------------------------------------------------------------------------------
 
 
 def test_a_task_with_too_many_dead_letters_fails_with_their_causes_and_examples():
-    given = Task()
-    rows = [row(n, set()) for n in range(1000)]
-    for n in range(8):
-        rows[100 * n] = row(100 * n, {faults.NULL_TOPIC})
-    for n in (1, 2, 3):
-        rows[n] = row(n, {faults.BAD_TIMESTAMP})
+    kinds = {n: {faults.NULL_TOPIC} for n in range(0, 800, 100)}
+    kinds |= {n: {faults.BAD_TIMESTAMP} for n in (1, 2, 3)}
     with pytest.raises(TooManyDeadLettersError) as raised:
-        given.write(arrow_batch(rows))
-    assert str(raised.value) == (
-        "11 dead letter(s) of its 1000 rows, more than errors.deadletterqueue.max.ratio = 0.01 "
-        "allows in a task: 8 null-topic (row 0 of an Arrow batch: null topic present in the data); "
-        "3 bad-timestamp (row 1 of an Arrow batch: Invalid timestamp: -5 ms since 1970-01-01 "
-        "00:00:00 UTC. Timestamps of Kafka records must not be negative). Correct the rows, or "
-        "raise the option [PKS-DEADLETTER-006]"
+        Task().write(arrow_batch([row(n, kinds.get(n, set())) for n in range(1000)]))
+    assert_has(
+        str(raised.value),
+        "11 dead letter(s) of its 1000 rows, more than errors.deadletterqueue.max.ratio = 0.01",
+        "8 null-topic (row 0 of an Arrow batch: null topic",
+        "3 bad-timestamp (row 1 of an Arrow batch: Invalid timestamp: -5 ms",
+        "[PKS-DEADLETTER-006]",
     )
 
 
@@ -316,10 +299,9 @@ def test_the_ratio_is_rounded_up_to_whole_rows(rows_count, allowed):
 
 
 def test_above_the_absolute_limit_a_task_fails_at_once():
-    given = Task(errors_deadletterqueue_max_rows="2", errors_deadletterqueue_max_ratio="1")
-    batch = arrow_batch([row(n, {faults.NULL_TOPIC}) for n in range(3)])
+    given = Task(errors_deadletterqueue_max_rows="2", **ALL)
     with pytest.raises(TooManyDeadLettersError, match=r"3 dead letter\(s\) so far, more than"):
-        given.rows.write(batch)
+        given.rows.write(arrow_batch([row(n, {faults.NULL_TOPIC}) for n in range(3)]))
 
 
 # --- what is no fault of a row ----------------------------------------------------------------
@@ -352,7 +334,7 @@ def decision(number):
 
 
 def test_a_row_for_the_querys_own_decision_log_is_a_dead_letter():
-    given = Task(**OF_DECISIONS, errors_deadletterqueue_max_ratio="1")
+    given = Task(**OF_DECISIONS, **ALL)
     given.write(arrow_batch([row(0, set()), decision(1), row(2, set())]))
     (letter,) = given.records("dead")
     assert headers_of(letter)["topic"] == "decisions"
@@ -385,13 +367,10 @@ def test_without_a_tolerance_rows_that_are_refused_fail_the_task():
 
 def test_the_documented_interceptor(monkeypatch):
     load_documented("orders", "docs/dead-letters.md", monkeypatch)
-    given = Task(interceptors="orders:NeedsKey", errors_deadletterqueue_max_ratio="1")
+    given = Task(interceptors="orders:NeedsKey", **ALL)
     given.write(arrow_batch([row(n, {faults.NULL_KEY} if n % 3 else set()) for n in range(9)]))
     assert sorted(number_of(r.value) for t in ("t0", "t1") for r in given.records(t)) == [0, 3, 6]
     assert given.message.dead_letters == {"interceptor": 6}
-
-
-# --- what is told -----------------------------------------------------------------------------
 
 
 def test_counts_of_all_tasks_are_in_the_line():
@@ -401,6 +380,9 @@ def test_counts_of_all_tasks_are_in_the_line():
     messages[2].dead_letters = {}
     line = BatchSummary.merge(messages).line("commit", 3)
     assert line["dead_letters"] == {"null-topic": 1, "too-large": 3}
+
+
+# --- what is told -----------------------------------------------------------------------------
 
 
 def test_dead_letters_are_logged_where_that_is_wanted(caplog):
@@ -416,8 +398,6 @@ def test_dead_letters_are_logged_where_that_is_wanted(caplog):
 
 
 # --- brokers refuse records that were appended --------------------------------------------------
-
-ALL = {"errors_deadletterqueue_max_ratio": "1"}
 
 
 def is_bad(topic, record):
@@ -468,19 +448,11 @@ def test_a_refused_record_keeps_what_it_has():
     given.write(arrow_batch([row(n, set()) for n in range(8)]))
     first, second = sorted(given.records("dead"), key=lambda r: r.value)
     assert (first.key, second.key) == (b"k2", b"k5")
-    assert first.headers[0] == ("h", b"2")
-    assert first.timestamp == 1_700_000_000_002
+    assert (first.headers[0], first.timestamp) == (("h", b"2"), 1_700_000_000_002)
     told = headers_of(first)
-    message, partition = (told.pop(name) for name in ("exception.message", "partition"))
-    assert re.fullmatch(
-        rf"t0-{partition} refuses it with INVALID_RECORD \(87\): not number \d", message
-    )
-    assert told == {
-        "topic": "t0",
-        "timestamp": "1700000000002",
-        "cause": "refused",
-        **OF_TASK,
-    }
+    assert (told["topic"], told["cause"], told["spark.batch.id"]) == ("t0", "refused", "17")
+    why = rf"t0-{told['partition']} refuses it with INVALID_RECORD \(87\): not number \d"
+    assert re.fullmatch(why, told["exception.message"])
 
 
 def test_a_batch_of_which_all_records_are_refused_leaves_no_trace():
@@ -542,19 +514,26 @@ def test_a_dead_letter_whose_timestamp_is_refused_gets_the_current_time():
     assert given.message.dead_letters == {"null-topic": 2}
 
 
-def test_a_topic_of_dead_letters_that_refuses_the_current_time_fails_the_task():
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("INVALID_TIMESTAMP", "refuses a record with the current time"),
+        ("INVALID_RECORD", r"for dead-\d refused.*INVALID_RECORD"),
+    ],
+)
+def test_a_topic_that_refuses_dead_letters_fails_the_task(error, words):
     given = Task(ONE, **ALL)
-    given.refuse(lambda topic, r: topic == "dead", "INVALID_TIMESTAMP")
-    batch = plain((b"k", b"good"), (b"k", bytes(2_000_000)))
-    with pytest.raises(DeliveryError, match="refuses a record with the current time"):
-        given.write(batch)
-
-
-def test_a_dead_letter_that_is_refused_for_another_reason_fails_the_task():
-    given = Task(ONE, **ALL)
-    given.refuse(lambda topic, r: topic == "dead")
-    with pytest.raises(DeliveryError, match=r"for dead-\d refused.*INVALID_RECORD"):
+    given.refuse(lambda topic, r: topic == "dead", error)
+    with pytest.raises(DeliveryError, match=words):
         given.write(plain((b"k", b"good"), (b"k", bytes(2_000_000))))
+
+
+def test_other_errors_than_those_of_records_make_no_dead_letters():
+    given = Task(ONE, **ALL)
+    given.simulation.cluster.refuse(*["NOT_ENOUGH_REPLICAS"] * 3)
+    given.write(plain((b"k", b"a")))
+    assert not given.message.dead_letters
+    assert values(given, "t0") == [b"a"]
 
 
 def test_the_limits_count_what_brokers_refuse():
@@ -607,41 +586,3 @@ def test_the_next_task_of_a_producer_tolerates_nothing():
     producer.append(plain(*rows(10, 5)), ONE)
     with pytest.raises(DeliveryError, match="INVALID_RECORD"):
         producer.flush()
-
-
-# --- while their partition gets another leader --------------------------------------------------
-
-
-def test_answers_of_the_old_leader_come_after_that_of_the_new_one():
-    """The new leader refuses the third batch as out of order; then the old one refuses all of the
-    first, and of the second all but two.
-    """
-    simulation = simulate(partitions=1, brokers=3, linger_ms="0", request_timeout_ms="5000")
-    producer, cluster = simulation.producer, simulation.cluster
-    producer.rejections.tolerate(None)
-    cluster.on_validate = refusing(lambda _, r: r.value[:1] == b"x", most=100)
-    simulation.write(0, b"before")
-    old = cluster.topics["t"].partitions[0].leader_id
-    new = next(broker_id for broker_id in cluster.brokers if broker_id != old)
-
-    def answer_late(broker, request, reply, go_on):
-        is_late = broker.node_id == old and isinstance(request, ProduceRequest)
-        simulation.scheduler.after(300 if is_late else 0, go_on)
-
-    cluster.intercept(Request, answer_late)
-    for kept in ([], [b"B8", b"B9"]):
-        simulation.append_to(0, [b"x"] * (10 - len(kept)) + kept)
-        simulation.run_for(30)
-    cluster.unaware_until_ms[old] = simulation.clock.ms + 2_000
-    cluster.move_leader("t", 0, new)
-    producer._metadata.request_update()
-    simulation.run_for(60)
-    third = [b"C%d" % n for n in range(10)]
-    simulation.append_to(0, third)
-    simulation.run_for(100)
-    waiting = [b.last_error and b.last_error.name for b in producer.accumulator._incomplete]
-    assert waiting == [None, None, "OUT_OF_ORDER_SEQUENCE_NUMBER"]
-
-    assert simulation.flush() < 5_000
-    assert simulation.values() == {0: [b"before", b"B8", b"B9", *third]}
-    assert len(producer.rejections.take_rejected()) == 18

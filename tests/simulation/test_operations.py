@@ -141,6 +141,7 @@ def test_a_choice_is_not_applied_to_what_nobody_has_seen(operated):
     operated.lose(second)
     result = operated.operations.resolve(Choice.AS_WRITTEN, agree)
     assert result.needs_choice
+    assert_has(result.message, "not written: the next run of the job writes everything again")
     record = operated.record()
     assert (record.phase, record.needs_confirmation) == (Phase.PARTIAL, True)
 
@@ -160,31 +161,12 @@ def test_the_choice_decides_what_a_replay_does(operated, how, choice, before, af
     with pytest.raises(RefusedError) as refused:
         operated.operations.resolve(None, never)
     choices = "--as-written", "--as-not-written", "become duplicates", "stay missing"
-    assert_has(str(refused.value), "1 records", *choices)
+    assert_has(str(refused.value), "1 records", *choices, "a replay of it writes everything again")
     assert not operated.operations.resolve(choice, agree).needs_choice
     operated.batch(7, [A, B], driver(2))
     assert operated.visible() == after
     operated.batch(8, [b"c"], driver(2))
     assert operated.visible() == [*after, b"c"]
-
-
-@pytest.mark.parametrize("job", [None, "job-1"])
-def test_the_choices_name_what_would_write_again(operated, job):
-    """No write is known by a name here, so none is to be run again."""
-    _, second = decided(operated, job)
-    operated.lose(second)
-    message = operated.operations.resolve(None, agree).message
-    again = "a replay of it" if job is None else "the next run of the job"
-    assert_has(message, f"not written: {again} writes everything again")
-    assert "None" not in message
-
-
-def test_what_counts_as_written_is_not_compared_with_its_replay(operated):
-    """The replay differs: that may be why somebody had to choose."""
-    in_part(operated)
-    operated.operations.resolve(Choice.AS_WRITTEN, agree)
-    operated.batch(7, [A, B, b"other"], driver(2))
-    assert operated.visible() == [A]
 
 
 def test_a_lost_batch_needs_no_choice(operated):
@@ -246,32 +228,20 @@ def test_a_decision_that_comes_while_the_operator_thinks_is_left_alone(operated,
     def agree_late(what):
         operated.die_in_commit("commit.decided", plan, unit(7), transactions)
 
-    with pytest.raises(RefusedError, match="resolve"):
-        OPERATIONS[operation](operated, agree_late)
-    assert len(operated.open_ids()) == 2
+    for confirm in (agree_late, never):
+        with pytest.raises(RefusedError, match="resolve"):
+            OPERATIONS[operation](operated, confirm)
+        assert len(operated.open_ids()) == 2
     operated.operations.resolve(None, agree)
     assert operated.visible() == [A, B]
 
 
-def test_a_decided_unit_is_not_aborted(operated):
-    decided(operated)
-    with pytest.raises(RefusedError, match="resolve --prefix p finishes it"):
-        operated.operations.abort(None, never)
-    assert len(operated.open_ids()) == 2
-
-
-@pytest.mark.parametrize(
-    "name", ["p.driver", f"q.{WORKER}.0", f"p.x.{WORKER}.0", "p", f"p.{WORKER}.0x"]
-)
-def test_ids_of_others_are_not_aborted(operated, name):
-    with pytest.raises(RefusedError, match=r"p\.WORKER\.NUMBER"):
-        operated.operations.abort(name, never)
-
-
-def test_transactions_of_other_prefixes_stay(operated):
+def test_transactions_of_others_are_not_aborted(operated):
     for prefix in ("p", "p2", "p.x"):
-        protocol = operated.protocol_of(prefix)
-        operated.written(protocol.plan(driver(1), None), [A])
+        operated.written(operated.protocol_of(prefix).plan(driver(1), None), [A])
+    for name in ("p.driver", f"p2.{WORKER}.0", f"p.x.{WORKER}.0", "p", f"p.{WORKER}.0x"):
+        with pytest.raises(RefusedError, match=r"p\.WORKER\.NUMBER"):
+            operated.operations.abort(name, never)
     assert operated.operations.abort(None, agree).aborted == (f"p.{WORKER}.0",)
     assert operated.open_ids() == [f"p.x.{WORKER}.0", f"p2.{WORKER}.0"]
 
@@ -352,17 +322,19 @@ OLD, NEW = "s3://lake/ck", "s3a://lake/ck"
 
 
 def test_a_replay_after_the_checkpoint_was_rebound_is_dropped(operated):
-    operated.batch(7, [A, B], driver(1, OLD))
+    operated.batch(7, [A], driver(1, OLD))
+    operated.batch(8, [B], driver(1, OLD), "commit.decided")
     another = r"another location.* rebind --prefix p --checkpoint"
     with pytest.raises(PrefixInUseError, match=another):
-        operated.batch(7, [A, B], driver(2, NEW))
+        operated.batch(8, [B], driver(2, NEW))
     result = operated.operations.rebind(f"{NEW}/", agree)
     assert result.message == f"'p' belongs to checkpoint {NEW}"
-    operated.batch(7, [A, B], driver(2, NEW))
-    operated.batch(8, [b"c"], driver(2, NEW))
-    assert operated.visible() == [A, B, b"c"]
+    assert operated.visible() == [A]
+    operated.batch(8, [B], driver(2, NEW))
+    operated.batch(9, [b"c"], driver(2, NEW))
+    operated.check_settled(A, B, b"c")
     with pytest.raises(PrefixInUseError):
-        operated.batch(9, [A], driver(3, OLD))
+        operated.batch(10, [A], driver(3, OLD))
 
 
 def test_a_query_goes_on_with_foreach_batch(operated):
@@ -389,14 +361,6 @@ def test_the_value_that_a_refusal_names_is_not_refused_again(operated, has_commi
     assert words[-1] == other.checkpoint
     operated.operations.rebind(words[-1], agree)
     operated.protocol.plan(other, None)
-
-
-def test_what_is_decided_is_finished_after_it(operated):
-    decided(operated)
-    operated.operations.rebind(NEW, agree)
-    assert operated.visible() == []
-    operated.batch(7, [A, B], driver(2, NEW))
-    operated.check_settled(A, B)
 
 
 def test_a_query_that_has_a_jobs_prefix_now_is_rebound_before_it_has_decided(operated):
@@ -513,22 +477,6 @@ def test_all_prefixes_and_what_belongs_to_none(operated):
     assert found["deciding"].transactions[1].partitions == (TopicPartition(LOG_TOPIC, 0),)
     assert found["orphan"].decision is None
     assert [t.transactional_id for t in found["orphan"].transactions] == [orphan.transactional_id]
-
-
-def test_a_decision_whose_transaction_was_aborted_does_not_count(operated):
-    operated.batch(6, [A], driver(1))
-    operated.batch(7, [A], driver(1), "commit.deciding")
-    operated.world.init("p.driver")
-    [found] = inspection(operated).overview(None)
-    assert (found.decision.unit, found.decision.phase) == (unit(6), Phase.DONE)
-    assert [t.transactional_id for t in found.transactions] == [f"p.{WORKER}.0"]
-
-
-def test_a_record_that_nobody_can_read(operated):
-    operated.write_raw(b"{}")
-    [found] = inspection(operated).overview(None)
-    assert (found.prefix, found.decision) == ("p", None)
-    assert "not a decision" in found.problem
 
 
 def test_parts_of_a_unit_and_their_present_state(operated):

@@ -5,31 +5,21 @@ checks, forgetting and limits that need a cluster, each with a case.
 from __future__ import annotations
 
 import random
-import threading
 
 import pytest
 
-from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import DeliveryError, RecordTooLargeError, TopicError
 from spark_kafka_sink.base.kafka_metrics import sum_of
-from spark_kafka_sink.base.model import ColumnPositions, ProducerIdAndEpoch
-from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG, ProducerConfig
-from spark_kafka_sink.producer.monitor import ThreadMonitor
-from spark_kafka_sink.producer.producer import KafkaProducer
-from spark_kafka_sink.protocol.messages.transactions import InitProducerIdRequest
-from tests.golden.producing import ScriptedBroker, Topic
+from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG
 from tests.simulation.faults import refusing
 from tests.simulation.harness import (
     NAME,
-    Transactional,
-    arrow_batch,
     assert_has,
     connected,
     keyed,
     partition_of,
     simulate,
 )
-from tests.simulation.test_dead_letters import ALL, ONE, Task, plain
 from tests.tables import each_row
 from tests.unit.batches import make_batch
 
@@ -194,13 +184,6 @@ def test_an_oversize_record_is_refused_before_anything_of_its_arrow_batch_is_sen
     assert simulation.all_values() == []
 
 
-def test_a_large_record_passes_when_allowed():
-    simulation = simulate(max_request_size="5000000", max_message_bytes=5_000_000)
-    value = bytes(range(256)) * 12_000
-    simulation.write_rows([(b"k", value), (b"k", b"after")])
-    assert simulation.values()[partition_of(b"k", 3)] == [value, b"after"]
-
-
 @each_row("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @each_row("acks", ["1", "all"])
 def test_a_batch_that_the_broker_finds_too_large_is_split(codec, acks):
@@ -234,12 +217,6 @@ def test_records_that_are_shorter_than_a_header_are_split_too():
     simulation.write(0, *values)
     assert simulation.values() == {0: values}
     assert simulation.producer.metrics.batch_splits == 1
-
-
-def test_a_single_record_that_is_too_large_for_the_topic_fails_the_task():
-    simulation = simulate(partitions=1, max_message_bytes=4000)
-    with pytest.raises(DeliveryError, match=r"1 record\(s\) for t-0 refused.*MESSAGE_TOO_LARGE"):
-        simulation.write(0, b"x" * 100, b"y" * 5000, b"z" * 100)
 
 
 def test_batches_get_smaller_after_the_broker_found_one_too_large():
@@ -329,12 +306,7 @@ def test_what_was_not_appended_is_split_and_written_once_when_the_limit_is_lower
     simulation.flush()
     assert [v[:2] for v in simulation.values()[0]] == [b"fi", *(b"%02d" % n for n in range(30))]
     assert simulation.producer.metrics.batch_splits > 0
-
-
-def test_an_attempt_that_comes_late_and_whole_is_refused_behind_its_parts():
-    """A socket may hold the whole batch until its parts are in the log."""
-    simulation = _lowered_after_the_first_attempt(is_appended=False)
-    simulation.flush()
+    # A socket may hold the whole batch until its parts are in the log: it is refused behind them.
     log = simulation.log()
     whole = log.batches[1].header._replace(records_count=30)
     assert log.check(whole) == ("OUT_OF_ORDER_SEQUENCE_NUMBER", -1)
@@ -348,102 +320,22 @@ DURATIONS = [name for name in PRODUCER_CONFIG.keys if name.endswith(".ms")]
 SUMMED = ("linger.ms", "request.timeout.ms")
 # These say how long to wait after a lost connection, and there is none that is longer.
 PAUSES = {"retry.backoff.ms", "reconnect.backoff.ms"}
-GENEROUS_S = 300.0
-
-
-def longest(name):
-    """The options of a producer with this duration at the maximum that the option has."""
-    largest = 2**31 - 1 if PRODUCER_CONFIG.keys[name].type == "int" else 2**63 - 1
-    return {
-        name: str(largest),
-        **({"delivery.timeout.ms": str(2**31 - 1)} if name in SUMMED else {}),
-    }
-
-
-def simulated(name, **options):
-    return simulate(
-        **{key.replace(".", "_"): value for key, value in longest(name).items()}, **options
-    )
-
-
-class WaitingBroker(ScriptedBroker):
-    """Answers at once; a poll that finds nothing waits a little, as a selector does."""
-
-    def __init__(self):
-        super().__init__({"t": Topic()}, ProducerIdAndEpoch(7, 0), {}, True)
-        self._woken = threading.Event()
-
-    def poll(self, timeout_ms):
-        if not self._events:
-            self._woken.wait(0.001)
-            self._woken.clear()
-        return super().poll(timeout_ms)
-
-    def wakeup(self):
-        self._woken.set()
-
-
-class SenderThread:
-    """Repeats the sender's rounds until the block ends."""
-
-    def __init__(self, producer):
-        self._producer = producer
-        self._is_over = False
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def _run(self):
-        clock = SystemClock()
-        try:
-            while not self._is_over:
-                self._producer.sender.run_once(clock.now_ms())
-        except Exception as error:
-            self._producer.sender.fail(error)
-
-    def __enter__(self):
-        self._thread.start()
-
-    def __exit__(self, *exception):
-        self._is_over = True
-        self._thread.join(GENEROUS_S)
-
-
-def test_the_table_has_durations():
-    assert {"max.block.ms", "delivery.timeout.ms", "linger.ms"} <= {*DURATIONS}
 
 
 @each_row("name", DURATIONS)
-def test_longest_duration_on_the_simulated_monitor(name):
-    simulation = simulated(name, buffer_memory="65536")
+def test_longest_durations(name):
+    longest_ms = 2**31 - 1 if PRODUCER_CONFIG.keys[name].type == "int" else 2**63 - 1
+    options = {name: longest_ms}
+    if name in SUMMED:
+        options["delivery.timeout.ms"] = 2**31 - 1
+    given = {key.replace(".", "_"): str(value) for key, value in options.items()}
+    simulation = simulate(buffer_memory="65536", **given)
     for task in range(3):
         simulation.producer.begin_task(["t"])
         simulation.append(keyed(500, size=300))  # more than buffer.memory holds
+        simulation.network.faults.cut_next_response = task == 2 and name not in PAUSES
         simulation.flush()
         assert len(simulation.all_values()) == 500 * (task + 1)
-
-
-@each_row("name", DURATIONS)
-def test_longest_duration_on_two_threads(name):
-    given = {"bootstrap.servers": "scripted:9092", "buffer.memory": "65536", **longest(name)}
-    config = ProducerConfig.parse(given)
-    producer = KafkaProducer(
-        config, WaitingBroker(), SystemClock(), random.Random(1), ThreadMonitor()
-    )
-    rows = keyed(500, size=300)
-    with SenderThread(producer):
-        for _ in range(2):
-            producer.begin_task(["t"])
-            producer.append(arrow_batch(list(rows)), ColumnPositions(1, 0, topic_option="t"))
-            producer.flush()
-            assert sum(report.records for report in producer.report.values()) == 500
-
-
-@each_row("name", [name for name in DURATIONS if name not in PAUSES])
-def test_records_arrive_although_connections_are_lost(name):
-    simulation = simulated(name)
-    simulation.append(keyed(20))
-    simulation.network.faults.cut_next_response = True
-    simulation.flush()
-    assert len(simulation.all_values()) == 20
 
 
 # --- second checks, forgetting and limits, each with a case -------------------------------------
@@ -454,9 +346,8 @@ def test_rows_of_partitions_from_before_others_were_added_are_not_overtaken():
     simulation = simulate(partitions=1, batch_size="200", linger_ms="100000")
     simulation.append_to(0, [b"a"])
     simulation.cluster.add_partitions("t", 1)
-    simulation.producer._metadata.request_update_now()
+    simulation.refresh_metadata()
     simulation.run_for(500)
-    assert simulation.producer._metadata.snapshot.partitions_count("t") == 2
     later = [b"b" * 150, b"c" * 150]
     simulation.write(0, *later)
     assert simulation.values()[0] == [b"a", *later]
@@ -537,27 +428,6 @@ def test_what_is_appended_and_not_flushed_is_not_clean():
     assert not simulation.producer.is_clean
     simulation.flush()
     assert simulation.producer.is_clean
-
-
-def test_tasks_after_a_transaction_share_a_producer_id():
-    """Each would cost a request, and what brokers remember of it for a day."""
-    simulation = Transactional()
-    prepared = simulation.task(NAME, 0, b"a")
-    simulation.end(prepared)
-    asked = []
-    for value in (b"b", b"c"):
-        simulation.producer.begin_task(["t"])
-        simulation.write(0, value)
-        asked.append(simulation.count(InitProducerIdRequest))
-    assert asked[0] == asked[1]
-
-
-def test_other_errors_than_those_of_records_make_no_dead_letters():
-    given = Task(ONE, **ALL)
-    given.simulation.cluster.refuse(*["NOT_ENOUGH_REPLICAS"] * 3)
-    given.write(plain((b"k", b"a")))
-    assert not given.message.dead_letters
-    assert [r.value for r in given.records("t0")] == [b"a"]
 
 
 def test_a_batch_of_before_does_not_make_batches_larger_again():

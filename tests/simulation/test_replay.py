@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.base.errors import ConfigError, TransactionError, error_named
-from spark_kafka_sink.base.model import ProducerIdAndEpoch, UnusedProducerIdentity
+from spark_kafka_sink.base.errors import ConfigError, TransactionError
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.protocol.messages.transactions import (
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    TransactionState,
-)
 from spark_kafka_sink.spark.writer import completed_commands
 from spark_kafka_sink.transactions import crash_points
 from spark_kafka_sink.transactions.commit_protocol import check_replay
@@ -146,13 +140,6 @@ def jobs(lives):
     return Jobs(lives)
 
 
-def test_a_write_that_is_run_again_is_dropped(jobs):
-    assert jobs.run(Write("etl", 1), [b"1a", b"1b"])
-    for _ in range(2):
-        assert not jobs.run(Write("etl", 1), [b"1a", b"1b"])
-    jobs.lives.check_settled(b"1a", b"1b")
-
-
 def test_versions_come_in_any_order_and_names_are_apart(jobs):
     """A scheduler that catches up runs day 4 after day 5: no day must vanish."""
     assert jobs.run(Write("etl", 5), [b"etl5"])
@@ -215,13 +202,6 @@ def test_a_part_that_the_brokers_aborted_is_filled_in_by_the_same_write(jobs):
     assert jobs.run(Write("etl", 1), [b"1a", b"1b"])
     assert not jobs.run(Write("etl", 1), [b"1a", b"1b"])
     assert jobs.lives.visible() == [b"1a", b"1b"]
-
-
-def test_a_part_that_the_brokers_aborted_is_not_filled_in_by_other_rows(jobs):
-    lose_a_part(jobs)
-    with pytest.raises(OutcomeError, match="not the same: Spark partitions 1 differ"):
-        jobs.run(Write("etl", 1), [b"1a", b"other"])
-    assert len(jobs.lives.visible()) == 1
 
 
 @pytest.mark.parametrize("choice", list(Choice))
@@ -363,14 +343,6 @@ def test_abort_after_a_commit_that_came_too_late_sweeps(lives):
 def test_a_task_fails_that_nobody_tells_whether_it_is_in_time(error):
     """The decision needs the same coordinator: it cannot be made either."""
     simulation = Transactional()
-
-    def refuse(broker, request, reply, go_on):
-        (name,) = request.transactional_ids
-        reply(DescribeTransactionsResponse(0, [TransactionState(error_named(error).code, name)]))
-
-    simulation.cluster.intercept(DescribeTransactionsRequest, refuse)
-    simulation.producer.begin_task(["t"])
-    token = UnusedProducerIdentity("flights.driver", ProducerIdAndEpoch(1, 0))
-    simulation.producer.begin_transaction("flights.0", 60_000, token)
+    simulation.begin(token=simulation.describe_token(error))
     with pytest.raises(TransactionError, match=error):
         simulation.write(0, b"a")

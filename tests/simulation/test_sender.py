@@ -19,32 +19,22 @@ from tests.simulation.harness import (
 from tests.tables import each_row
 
 
-def test_everything_arrives_once_in_its_partition_in_order():
-    simulation = simulate()
-    rows = keyed(2000, size=100)
-    simulation.write_rows(rows)
-    expected = {0: [], 1: [], 2: []}
-    for key, value in rows:
-        expected[partition_of(key, 3)].append(value)
-    assert simulation.values() == expected
-    report = simulation.producer.report
-    assert sum(r.records for r in report.values()) == 2000
-    for topic_partition, partition in report.items():
-        count = len(expected[topic_partition.partition])
-        assert (partition.first_offset, partition.last_offset) == (0, count - 1)
-    assert simulation.has_all_memory
-
-
 @each_row("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @each_row("acks", ["0", "1", "all"])
-def test_every_codec_and_acks(codec, acks):
+def test_everything_arrives_once_in_its_partition_in_order(codec, acks):
     simulation = simulate(compression_type=codec, acks=acks)
     rows = keyed(3000, size=300)
     simulation.write_rows(rows)
     simulation.run_for(100)
-    assert simulation.all_values() == sorted(value for _, value in rows)
-    offsets = {r.last_offset for r in simulation.producer.report.values()}
-    assert (offsets == {-1}) == (acks == "0")
+    expected = {0: [], 1: [], 2: []}
+    for key, value in rows:
+        expected[partition_of(key, 3)].append(value)
+    assert simulation.values() == expected
+    for topic_partition, report in simulation.producer.report.items():
+        count = len(expected[topic_partition.partition])
+        assert report.records == count
+        offsets = (-1, -1) if acks == "0" else (0, count - 1)
+        assert (report.first_offset, report.last_offset) == offsets
     assert simulation.has_all_memory
 
 
@@ -67,17 +57,6 @@ def test_a_moved_leader_is_found_through_the_answer():
     assert simulation.cluster.metadata_requests <= requests + 1
 
 
-@pytest.mark.parametrize(
-    "error", ["NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "KAFKA_STORAGE_ERROR"]
-)
-def test_retriable_errors_are_retried_until_they_pass(error):
-    simulation = simulate()
-    simulation.cluster.refuse(*[error] * 4)
-    simulation.write(0, b"a")
-    assert simulation.values()[0] == [b"a"]
-    assert simulation.producer.metrics.retries == 4
-
-
 def test_a_fatal_error_fails_the_task_and_says_why():
     simulation = simulate()
     simulation.cluster.on_produce = lambda *_: "TOPIC_AUTHORIZATION_FAILED"
@@ -95,16 +74,6 @@ def test_a_broker_dead_for_good_fails_within_the_delivery_timeout():
         message = simulation.refused(0, b"b")
     parts = "delivery.timeout.ms = 120000", "1 record(s)", "[PKS-DELIVERY-001]"
     assert_has(message, "t-0", *parts)
-
-
-def test_a_broker_that_stops_answering_is_given_up_after_the_request_timeout():
-    simulation = connected()
-    simulation.cluster.brokers[1].is_paused = True
-    simulation.append_to(0, [b"b"])
-    simulation.scheduler.after(35_000, simulation.cluster.brokers[1].resume)
-    assert 30_000 <= simulation.flush() < 70_000
-    # The broker got the batch twice and kept it once.
-    assert simulation.values()[0] == [b"a", b"b"]
 
 
 def test_a_slow_broker_does_not_block_the_others():
@@ -134,7 +103,7 @@ def test_memory_that_never_comes_back_is_an_error_that_names_who_holds_it():
     started_ms = simulation.clock.ms
     with pytest.raises(BufferExhaustedError) as caught:
         simulation.append_to(0, [bytes(1000)] * 1000)
-    assert 5000 <= simulation.clock.ms - started_ms < 6000
+    assert simulation.clock.ms - started_ms == 5000
     assert_has(str(caught.value), "kafka.max.block.ms = 5000", "of 131072 bytes", "t-0:")
 
 
@@ -191,17 +160,6 @@ def test_a_batch_is_not_kept_open_longer_than_a_second():
     assert len(simulation.all_values()) >= 5
 
 
-def test_in_flight_requests_stay_within_the_limit():
-    simulation = connected(
-        partitions=1, batch_size="100", max_in_flight_requests_per_connection="2"
-    )
-    simulation.cluster.brokers[1].is_paused = True
-    simulation.hand_over(0, *[bytes(100)] * 10)
-    for _ in range(30):
-        simulation.step()
-        assert simulation.producer.client.in_flight_count() <= 2
-
-
 def test_full_batches_wake_the_sender_only_if_their_node_takes_more():
     simulation = connected(
         partitions=1, batch_size="100", max_in_flight_requests_per_connection="2"
@@ -221,39 +179,6 @@ def test_full_batches_wake_the_sender_only_if_their_node_takes_more():
     simulation.cluster.brokers[1].is_paused = False
     simulation.flush()
     assert len(simulation.values()[0]) == 21
-
-
-def test_a_recreated_topic_gets_no_data_and_a_clear_error():
-    simulation = connected(metadata_max_age_ms="1000")
-    simulation.cluster.create_topic("t", 3)
-    with pytest.raises(DeliveryError, match=r"deleted and created again.* \[PKS-TOPIC-005\]$"):
-        simulation.write(0, b"b")
-    assert simulation.all_values() == []
-
-
-def test_partitions_added_while_the_job_runs_are_used():
-    simulation = simulate(metadata_max_age_ms="1000", partitions=2)
-    simulation.write_rows(keyed(100))
-    old = simulation.cluster.topics["t"]
-    grown = simulation.cluster.create_topic("grown", 4)
-    old.partitions.extend(grown.partitions[2:])
-    simulation.cluster.publish(now=True)
-    simulation.run_for(3000)
-    simulation.write_rows(keyed(100))
-    assert all(len(values) for values in simulation.values().values())
-
-
-def test_sequences_wrap_after_the_last_integer():
-    simulation = connected(partitions=1)
-    state = simulation.producer.sender._state
-    sequences = next(iter(state._partitions.values()))
-    sequences.next_sequence = 2**31 - 2
-    log = simulation.log()
-    log.producers[simulation.cluster.next_producer_id].batches[-1].last_sequence = 2**31 - 3
-    for value in (b"b", b"c", b"d"):
-        simulation.write(0, value, value)
-    bases = [batch.header.base_sequence for batch in log.batches]
-    assert bases == [0, 2**31 - 2, 0, 2]
 
 
 # --- the task thread, while buffer.memory is full -----------------------------------------------
@@ -315,14 +240,6 @@ def test_a_task_goes_on_with_little_memory_where_brokers_are_slow():
     simulation.flush()
 
 
-def test_a_record_that_takes_almost_all_memory_passes():
-    simulation = writing(buffer_memory="65536")
-    large = bytes(60_000)
-    simulation.append_to(0, [_VALUE] * 60)
-    simulation.write(0, large, _VALUE, large)
-    assert simulation.values()[0][-3:] == [large, _VALUE, large]
-
-
 def test_a_task_that_may_wait_for_a_moment_only_takes_what_is_free_by_then():
     """Each answer gives one page back: after 20 ms there is the one that is needed, no quarter."""
     simulation = writing(max_in_flight_requests_per_connection="1", max_block_ms="20")
@@ -351,16 +268,6 @@ def test_nobody_waits_for_memory_that_it_has_already():
     assert 0 < simulation.producer.metrics.buffer_wait_ns < 50_000_000
     simulation.flush()
     assert simulation.values()[0] == [b"first", _VALUE, large]
-
-
-@pytest.mark.parametrize("longest_ms", [20, 500])
-def test_a_task_does_not_wait_longer_than_it_may(longest_ms):
-    simulation = writing(max_block_ms=str(longest_ms))
-    simulation.cluster.brokers[1].is_paused = True
-    started_ms = simulation.clock.ms
-    with pytest.raises(BufferExhaustedError):
-        simulation.append_to(0, [_VALUE] * 2000)
-    assert simulation.clock.ms - started_ms == longest_ms
 
 
 def test_a_failure_ends_the_wait():

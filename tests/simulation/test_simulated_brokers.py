@@ -6,14 +6,10 @@ Versions of Produce and EndTxn that come in pairs are a client's two ways of wri
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch
-from spark_kafka_sink.protocol.messages import transactions
+from spark_kafka_sink.base.model import NO_PRODUCER
 from tests.simulation.cluster import HIGH_WATERMARK_LAG_MS
-from tests.simulation.transactions import KAFKA_2_1
 from tests.simulation.wire import (
     ID,
     T0,
@@ -62,14 +58,6 @@ def test_the_first_commit(version, transaction_version):
     assert made.committed("t") == [b"a"]
 
 
-@pytest.mark.parametrize(
-    ("writes", "ends"), [(V5, V4), (V4, V5)], ids=["produce 12, EndTxn 4", "produce 11, EndTxn 5"]
-)
-def test_a_commit_may_have_the_other_version_than_the_writes(made, writes, ends):
-    ended(made, opened(made, writes), ends)
-    assert made.committed("t") == [b"a"]
-
-
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
 def test_a_commit_works_when_the_transaction_version_has_changed(version, before, after):
     made = world(before)
@@ -77,18 +65,6 @@ def test_a_commit_works_when_the_transaction_version_has_changed(version, before
     made.transactions.transaction_version = after
     ended(made, producer, version)
     assert made.committed("t") == [b"a"]
-
-
-def test_a_repetition_while_markers_are_written_is_to_be_tried_again(made, version):
-    made.transactions.marker_delay_ms = (500, 500)
-    producer = opened(made, version)
-    assert made.end(ID, producer, version)[0] == "NONE"
-    assert made.state(ID)[0] == "PrepareCommit"
-    assert made.end(ID, producer, version)[0] == "CONCURRENT_TRANSACTIONS"
-    assert made.end(ID, producer, version, is_commit=False)[0] == "INVALID_TXN_STATE"
-    assert made.init_once(ID)[0] == "CONCURRENT_TRANSACTIONS"
-    made.run_for(1000)
-    assert made.end(ID, producer, version)[0] == "NONE"
 
 
 @pytest.mark.parametrize("second", [True, False], ids=["commit", "abort"])
@@ -101,15 +77,6 @@ def test_what_has_ended_ends_in_no_other_way(made, version, first, second):
         assert error == ("NONE" if first is second else "INVALID_TXN_STATE")
         assert error != "NONE" or told == following
     assert made.committed("t") == [b"a"] * first
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "error"), [(V4, V5, "INVALID_TXN_STATE"), (V5, V4, "PRODUCER_FENCED")]
-)
-def test_a_repetition_with_the_other_version_is_refused(made, first, second, error):
-    producer = opened(made, first)
-    ended(made, producer, first)
-    assert made.end(ID, producer, second)[0] == error
 
 
 @pytest.mark.parametrize("is_open", [False, True])
@@ -125,43 +92,16 @@ def test_an_id_that_is_used_again_refuses_the_old_epoch(made, version, is_open):
     assert made.state(ID) == ("Ongoing" if is_open else "Empty", epoch)
 
 
-def test_an_empty_transaction_is_not_committed(made, version):
+def test_what_is_not_open_or_not_known_cannot_be_ended(made, version):
     producer = made.init(ID)
     assert made.end(ID, producer, version)[0] == "INVALID_TXN_STATE"
-
-
-def test_unknown_ids_and_wrong_producer_ids(made, version):
-    producer = opened(made, version)
     for name, wrong in (("another", producer), (ID, producer._replace(producer_id=9))):
         assert made.end(name, wrong, version)[0] == "INVALID_PRODUCER_ID_MAPPING"
-
-
-def test_old_versions_do_not_know_the_name_of_fencing():
-    made = world(0, api_versions=KAFKA_2_1)
-    producer = opened(made, V4)
-    made.init(ID)
-    assert made.end(ID, producer, 1)[0] == "INVALID_PRODUCER_EPOCH"
-    assert made.add_partitions(ID, producer, T0, 1) == "INVALID_PRODUCER_EPOCH"
-    assert made.produce(ID, producer, T0, [b"z"], 7, 1) == "INVALID_PRODUCER_EPOCH"
-
-
-def test_a_prepared_transaction_survives_a_restart_of_its_coordinator(made, version):
-    producer = opened(made, version)
-    made.cluster.crash(made.coordinator(ID).node_id, election_delay_ms=10)
-    made.run_for(1000)
-    ended(made, producer, version)
-    assert made.committed("t") == [b"a"]
+    made.transactions.expire(ID)
+    assert made.end(ID, producer, version)[0] == "INVALID_PRODUCER_ID_MAPPING"
 
 
 # --- the trap of transaction.version 0 ----------------------------------------------------------
-
-
-def test_transaction_version_is_a_finalized_feature():
-    for version, features in enumerate(
-        ({}, {"transaction.version": 1}, {"transaction.version": 2})
-    ):
-        assert world(version).finalized_features() == features
-    assert world().finalized_features(version=2) == {}
 
 
 def test_end_txn_5_wedges_a_transaction_of_version_0_until_the_broker_restarts():
@@ -172,21 +112,17 @@ def test_end_txn_5_wedges_a_transaction_of_version_0_until_the_broker_restarts()
     made.transactions.transaction_version = 2
     assert made.end(ID, producer, V4)[0] == "CONCURRENT_TRANSACTIONS"
     assert made.init_once(ID)[0] == "CONCURRENT_TRANSACTIONS"
-    assert made.state(ID)[0] == "Ongoing"
-    assert made.fetch(T0).last_stable_offset == 0
+    assert (made.state(ID)[0], made.fetch(T0).last_stable_offset) == ("Ongoing", 0)
     node_id = made.coordinator(ID).node_id
     made.cluster.crash(node_id, election_delay_ms=10_000)
     made.cluster.restart(node_id)
     made.run_for(1000)
     ended(made, producer, V4)
     assert made.committed("t") == [b"a"]
-
-
-def test_produce_12_wedges_an_id_of_version_0():
-    made = world(0)
-    producer = made.init(ID)
-    assert made.produce(ID, producer, T0, [b"a"], 12) == "UNSUPPORTED_VERSION"
-    assert made.init_once(ID)[0] == "CONCURRENT_TRANSACTIONS"
+    made.transactions.transaction_version = 0
+    producer = made.init("produced with 12")
+    assert made.produce("produced with 12", producer, T0, [b"a"], 12) == "UNSUPPORTED_VERSION"
+    assert made.init_once("produced with 12")[0] == "CONCURRENT_TRANSACTIONS"
 
 
 # --- timeouts -----------------------------------------------------------------------------------
@@ -209,25 +145,6 @@ def test_a_transaction_is_aborted_after_its_timeout(transaction_version):
     assert made.committed("t") == []
 
 
-def test_a_timeout_tells_clients_of_2_1_less():
-    made = world(0, api_versions=KAFKA_2_1)
-    producer = opened(made, V4, timeout_ms=1000)
-    made.run_for(12_000)
-    assert made.end(ID, producer, 1)[0] == "INVALID_PRODUCER_EPOCH"
-
-
-def test_a_commit_after_the_timeout_and_before_the_scan_is_a_commit(made):
-    committed = 0
-    for number in range(30):
-        producer = opened(made, transactional_id=f"id-{number}", timeout_ms=200)
-        made.run_for(300)
-        if made.state(f"id-{number}")[0] == "Ongoing":
-            ended(made, producer, V5, transactional_id=f"id-{number}")
-            committed += 1
-    assert committed > 20
-    assert len(made.committed("t")) == committed
-
-
 def test_an_open_transaction_hides_what_comes_after_it(made):
     opened(made)
     assert made.produce(None, NO_PRODUCER, T0, [b"plain"], 9, -1, attributes=0) == "NONE"
@@ -237,14 +154,6 @@ def test_an_open_transaction_hides_what_comes_after_it(made):
     made.init(ID)
     made.run_for(200)
     assert made.committed("t") == [b"plain"]
-
-
-@pytest.mark.parametrize(
-    ("timeout_ms", "is_valid"), [(900_000, True), (900_001, False), (0, False)]
-)
-def test_limits_of_the_timeout(made, timeout_ms, is_valid):
-    error = "NONE" if is_valid else "INVALID_TRANSACTION_TIMEOUT"
-    assert made.init_once(ID, timeout_ms)[0] == error
 
 
 # --- fencing ------------------------------------------------------------------------------------
@@ -295,56 +204,7 @@ def test_an_expected_epoch_counts_where_nothing_is_open(made):
     assert made.init_once(ID, expected=first, version=3)[0] == "INVALID_PRODUCER_EPOCH"
 
 
-LAST_EPOCH = 32_766
-"""The last one that a client gets: one more is kept for fencing."""
-
-
-def age(made):
-    """The next epoch of the id is the last one. Returns its first producer."""
-    first = made.init(ID)
-    index = made.transactions.log.partition_for(ID)
-    loaded = made.transactions.coordinators[made.coordinator(ID).node_id]._loaded[index]
-    entry = loaded.entries[ID]
-    entry.metadata = replace(entry.metadata, producer_epoch=LAST_EPOCH - 1)
-    return first
-
-
-def test_when_epochs_run_out_there_is_a_new_producer_id(made, version):
-    first = age(made)
-    last = made.init(ID)
-    assert last == ProducerIdAndEpoch(first.producer_id, LAST_EPOCH)
-    assert write(made, last, [b"a"], version) == "NONE"
-    following = ended(made, last, version)
-    if version == V5:
-        assert made.end(ID, last, V5) == ("NONE", following)  # a repetition over the change
-        assert write(made, following, [b"b"]) == "NONE"
-    else:
-        following = made.init(ID)
-    assert following.producer_epoch == 0
-    assert following.producer_id != first.producer_id
-    assert made.committed("t") == [b"a"]
-
-
-def test_the_last_epoch_is_kept_for_fencing(made):
-    first = age(made)
-    assert opened(made).producer_epoch == LAST_EPOCH
-    assert made.init(ID) == ProducerIdAndEpoch(first.producer_id + 1, 0)
-
-
 # --- what may be produced -----------------------------------------------------------------------
-
-
-def test_a_transactional_batch_needs_a_transactional_id(made):
-    error = made.produce(None, made.init(ID), T0, [b"a"])
-    assert error == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
-
-
-@pytest.mark.parametrize("has_producer", [True, False])
-def test_without_a_flag_or_without_a_producer_id_a_batch_is_not_transactional(made, has_producer):
-    producer = made.init(ID) if has_producer else NO_PRODUCER
-    how = {"attributes": 0} if has_producer else {"sequence": -1}
-    assert made.produce(ID, producer, T0, [b"a"], **how) == "NONE"
-    assert made.committed("t") == [b"a"]
 
 
 @pytest.mark.parametrize(
@@ -354,43 +214,6 @@ def test_without_a_flag_or_without_a_producer_id_a_batch_is_not_transactional(ma
 def test_a_partition_that_was_not_added(made, version, error):
     assert made.produce(ID, made.init(ID), T0, [b"a"], version) == error
     assert bool(made.transactions.open_in_logs()) == (error == "NONE")
-
-
-def test_brokers_that_do_not_verify_let_a_partition_hang():
-    made = world(0, api_versions=KAFKA_2_1)
-    made.transactions.verifies_partitions = False
-    producer = made.init(ID)
-    assert made.produce(ID, producer, T0, [b"a"], 7) == "NONE"
-    made.init(ID)
-    made.run_for(60_000)
-    assert made.transactions.open_in_logs() == {T0: {producer.producer_id: 0}}
-
-
-@pytest.mark.parametrize(
-    ("version", "error"), [(11, "NOT_ENOUGH_REPLICAS"), (12, "CONCURRENT_TRANSACTIONS")]
-)
-def test_a_produce_straight_after_an_end_is_to_be_tried_again(made, version, error):
-    made.transactions.marker_delay_ms = (300, 300)
-    producer = opened(made)
-    _, following = made.end(ID, producer, V5)
-    assert made.produce(ID, following, T0, [b"b"], version) == error
-    made.run_for(1000)
-    if version == 11:
-        assert made.add_partitions(ID, following, T0) == "NONE"
-    assert made.produce(ID, following, T0, [b"b"], version) == "NONE"
-
-
-def test_a_batch_that_comes_after_its_marker_is_refused(made):
-    """The coordinator was asked before the transaction ended, the append is after it."""
-    producer = opened(made, V4)
-    assert made.add_partitions(ID, producer, T1) == "NONE"
-    coordinator = made.transactions.coordinators[made.coordinator(ID).node_id]
-    made.transactions.hop_delay_ms = (2000, 2000)
-    made.transactions.partition_patience_ms = 9000
-    abort = ID, producer, False, False, lambda *_: None
-    made.scheduler.after(3000, lambda: coordinator.end_transaction(*abort))
-    assert made.produce(ID, producer, T1, [b"late"], 11) == "INVALID_TXN_STATE"
-    assert made.transactions.open_in_logs() == {}
 
 
 def test_sequences_go_on_through_transactions_of_one_epoch_and_begin_anew_with_the_next(made):
@@ -426,30 +249,6 @@ def test_list_transactions_by_pattern_and_state(made):
     made.run_for(5000)
     assert made.list(version=1, duration_ms=4000, states=("Ongoing",)) != []
     assert made.list(version=1, duration_ms=60_000, states=("Ongoing",)) == []
-
-
-def test_a_pattern_that_is_none(made):
-    request = transactions.ListTransactionsRequest(transactional_id_pattern="(")
-    response = made.ask(made.cluster.brokers[1], request, 2)
-    assert name_of(response.error_code) == "INVALID_REGULAR_EXPRESSION"
-
-
-def test_describe_transactions(made):
-    producer = opened(made, timeout_ms=5000)
-    described = made.describe(ID)
-    assert described.transaction_state == "Ongoing"
-    assert (described.producer_id, described.producer_epoch) == producer
-    assert described.transaction_timeout_ms == 5000
-    assert 0 <= made.transactions.timestamp_ms() - described.transaction_start_time_ms < 100
-    assert [(t.topic, t.partitions) for t in described.topics] == [("t", [0])]
-    assert name_of(made.describe("unknown").error_code) == "TRANSACTIONAL_ID_NOT_FOUND"
-
-
-def test_an_expired_id_is_unknown(made):
-    producer = opened(made)
-    ended(made, producer, V5)
-    made.transactions.expire(ID)
-    assert made.end(ID, producer, V5)[0] == "INVALID_PRODUCER_ID_MAPPING"
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -504,31 +303,12 @@ def test_fetch_is_bounded_and_goes_on_where_it_is_asked(made, version):
     assert made.clock.ms - before_ms >= 500
 
 
-def test_the_markers_of_an_aborted_and_a_committed_transaction(made):
-    producer = opened(made)
-    following = ended(made, producer, V5, is_commit=False)
-    assert write(made, following, [b"b"]) == "NONE"
-    ended(made, following, V5)
-    batches = decode_batches(records_of(made.fetch(T0)))
-    markers = [b for b in batches if b.header.attributes & 0x20]
-    assert [m.records[0].key for m in markers] == [b"\0\0\0\0", b"\0\0\0\1"]
-    # With transaction.version 2, a marker carries the epoch of the next transaction already.
-    assert [m.header.producer_epoch for m in markers] == [1, 2]
-
-
 # --- coordinators that come and go --------------------------------------------------------------
 
 
 def elsewhere(made):
     """A broker that does not coordinate the id."""
     return next(b for b in made.cluster.brokers.values() if b is not made.coordinator(ID))
-
-
-@pytest.mark.parametrize("version", [1, 3, 4, 6])
-def test_find_coordinator(made, version):
-    expected = made.coordinator(ID).node_id
-    for broker in made.cluster.brokers.values():
-        assert made.find_coordinator(broker, ID, version) == ("NONE", expected)
 
 
 def test_requests_at_the_wrong_broker_and_while_loading(made):
@@ -543,25 +323,17 @@ def test_requests_at_the_wrong_broker_and_while_loading(made):
     assert made.init_once(ID)[0] == "NONE"
 
 
-def test_while_nobody_is_elected_there_is_no_coordinator(made):
-    producer = opened(made)
-    dead, alive = made.coordinator(ID), elsewhere(made)
-    made.cluster.crash(dead.node_id, election_delay_ms=3000)
-    assert made.find_coordinator(alive, ID)[0] == "COORDINATOR_NOT_AVAILABLE"
-    made.run_for(3200)
-    error, node_id = made.find_coordinator(alive, ID)
-    assert error == "NONE"
-    assert node_id != dead.node_id
-    ended(made, producer, V5)
-    assert made.committed("t") == [b"a"]
-
-
 def test_a_coordinator_that_dies_after_the_decision_leaves_the_markers_to_the_next(made, version):
+    """Until they are written, a repetition is to be tried again."""
     made.cluster.partition(T0).elect(elsewhere(made).node_id)
     made.cluster.publish()
     made.transactions.marker_delay_ms = (500, 500)
     producer = opened(made, version)
     assert made.end(ID, producer, version)[0] == "NONE"
+    assert made.state(ID)[0] == "PrepareCommit"
+    assert made.end(ID, producer, version)[0] == "CONCURRENT_TRANSACTIONS"
+    assert made.end(ID, producer, version, is_commit=False)[0] == "INVALID_TXN_STATE"
+    assert made.init_once(ID)[0] == "CONCURRENT_TRANSACTIONS"
     made.cluster.crash(made.coordinator(ID).node_id, election_delay_ms=100)
     made.run_for(200)
     assert made.committed("t") == []

@@ -160,22 +160,11 @@ def test_clients_do_not_all_ask_the_same_broker():
 @pytest.mark.parametrize("keys", [(71,), (72,), (71, 72)])
 def test_brokers_without_it_or_half_of_it_are_asked_nothing_and_nothing_is_logged(caplog, keys):
     caplog.set_level(logging.DEBUG)
-    watched = TelemetrySources()
-    watched.without(*keys).write().run_for(3 * DEFAULT_PUSH_INTERVAL_MS).write()
-    watched.finish()
+    watched = TelemetrySources().without(*keys).write()
+    watched.producer.push_final_telemetry()
+    watched.run_for(3 * DEFAULT_PUSH_INTERVAL_MS).next_task().write().finish()
     assert watched.plugin.requests == 0
     assert caplog.records == []
-
-
-def test_a_broker_that_learns_it_is_asked_later():
-    watched = TelemetrySources()
-    cluster, offered = watched.simulation.cluster, dict(watched.simulation.cluster.api_versions)
-    watched.without(71, 72).write().run_for(1_000)
-    cluster.api_versions.update(offered)
-    cluster.cut_connections()
-    watched.write().run_for(DEFAULT_PUSH_INTERVAL_MS)
-    watched.write().run_for(1_000)
-    assert len(watched.plugin.asked) == 1
 
 
 def test_the_option_switches_it_off():
@@ -197,12 +186,8 @@ def test_a_subscription_of_no_metrics_is_looked_at_again_after_its_interval():
 
 @pytest.mark.parametrize("interval_ms", [0, -1])
 def test_an_interval_that_is_none_is_five_minutes(interval_ms):
-    watched = (
-        TelemetrySources()
-        .offering(interval_ms=interval_ms)
-        .write()
-        .run_for(DEFAULT_PUSH_INTERVAL_MS // 2 - 1_000)
-    )
+    watched = TelemetrySources().offering(interval_ms=interval_ms).write()
+    watched.run_for(DEFAULT_PUSH_INTERVAL_MS // 2 - 1_000)
     assert len(watched.plugin.pushes) == 0
     watched.run_for(DEFAULT_PUSH_INTERVAL_MS + 2_000)
     assert len(watched.plugin.pushes) == 1
@@ -291,17 +276,14 @@ def test_maxima_are_of_the_tasks_since_the_push_before():
 
 
 def test_a_brokers_maxima_are_the_largest_of_its_tasks():
-    watched = TelemetrySources(brokers=1)
-    largest = {"latency": 0, "size": 0}
+    watched, maxima = TelemetrySources(brokers=1), []
     for _ in range(5):
-        watched.write().run_for(100)
-        node = watched.producer.client.nodes[1]
-        largest["latency"] = max(largest["latency"], node.request_latency_max_ms)
-        largest["size"] = max(largest["size"], node.request_max_bytes)
+        node = watched.write().run_for(100).producer.client.nodes[1]
+        maxima.append((node.request_latency_max_ms, node.request_max_bytes))
         watched.next_task()
     push = watched.first_push()
-    for name, expected in largest.items():
-        assert by_node(push, f"node.request.{name}.max")["node-1"] == expected > 0
+    for name, each in zip(("latency", "size"), zip(*maxima)):
+        assert by_node(push, f"node.request.{name}.max")["node-1"] == max(each) > 0
 
 
 NOWHERE = [f"prefix.{number}." for number in range(MOST_PREFIXES)]
@@ -355,18 +337,13 @@ def test_what_would_be_too_large_is_left_out_topics_first_and_then_brokers():
     assert watched.first_push().value(TOTAL) == 10, "the limit is asked for again"
 
 
-def test_the_resource_names_the_rack():
+def test_the_resource_names_rack_and_transaction():
     for options in ({"client_rack": "zone-b"}, {}):
         assert TelemetrySources(**options).write().first_push().resource == options
-
-
-def test_the_resource_names_the_transaction():
     watched = TelemetrySources()
     watched.simulation.cluster.enable_transactions()
-    watched.next_task()
-    watched.producer.begin_transaction("prefix-0", 60_000)
-    watched.write()
-    assert watched.first_push().resource == {"transactional_id": "prefix-0"}
+    watched.next_task().producer.begin_transaction("prefix-0", 60_000)
+    assert watched.write().first_push().resource == {"transactional_id": "prefix-0"}
 
 
 def test_a_push_of_the_largest_size_that_brokers_take():

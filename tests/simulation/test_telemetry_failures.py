@@ -35,13 +35,9 @@ def a_process_that_has_not_warned(monkeypatch):
 @pytest.mark.parametrize("error", ["INVALID_REQUEST", "INVALID_RECORD", "UNSUPPORTED_VERSION"])
 @pytest.mark.parametrize("is_push", [False, True])
 def test_errors_that_would_come_again_end_it_with_one_warning(error, is_push, caplog):
-    watched = (
-        TelemetrySources()
-        .offering(errors=["NONE", error] if is_push else [error])
-        .write()
-        .run_for(2 * DEFAULT_PUSH_INTERVAL_MS)
-    )
-    watched.finish()
+    errors = ["NONE", error] if is_push else [error]
+    watched = TelemetrySources().offering(errors=errors).write()
+    watched.run_for(2 * DEFAULT_PUSH_INTERVAL_MS).finish()
     assert watched.plugin.requests == 1 + is_push
     (warning,) = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
     assert_has(warning, error, "kafka.enable.metrics.push", " [PKS-METRICS-011]")
@@ -59,18 +55,6 @@ def test_another_subscription_is_fetched_at_once(error):
     assert pushed.instance_id == instance_id
     assert pushed.at_ms - asked_at_ms >= INTERVAL_MS / 2
     assert pushed.value(TOTAL) == 10, "what a broker refused is told with the next push"
-
-
-def test_a_changed_subscription_is_taken_up():
-    watched = TelemetrySources().write()
-    watched.first_push()
-    watched.plugin.subscription_id = 8
-    watched.plugin.requested = ["org.apache.kafka.producer.record.send.total"]
-    watched.run_for(3 * INTERVAL_MS)
-    assert watched.plugin.refused[0][1] == "UNKNOWN_SUBSCRIPTION_ID"
-    assert watched.plugin.pushes[-1].names == ["org.apache.kafka.producer.record.send.total"]
-    assert {push.value(TOTAL) for push in watched.plugin.pushes[1:]} == {0}, "told before"
-    assert len(watched.plugin.asked) == 2
 
 
 @pytest.mark.parametrize("error", ["TELEMETRY_TOO_LARGE", "THROTTLING_QUOTA_EXCEEDED"])
@@ -132,16 +116,6 @@ def test_a_broker_that_dies_in_the_middle_costs_the_task_nothing(is_push):
     assert told == (20 if is_push else 30)
 
 
-def test_an_answer_that_never_comes_ends_a_connection_and_no_task():
-    watched = (
-        TelemetrySources(request_timeout_ms="2000", delivery_timeout_ms="30000")
-        .offering(hangs=True)
-        .write()
-    )
-    watched.write().run_for(5_000).write()
-    assert len(watched.simulation.all_values()) == 30
-
-
 @pytest.mark.parametrize("places", [1, 2, 5])
 def test_the_last_place_of_a_connection_is_left_to_produce_requests(places):
     """A hundred batches for one broker, which answers slowly, from before the first subscription."""
@@ -166,12 +140,8 @@ def test_the_last_place_of_a_connection_is_left_to_produce_requests(places):
 def hanging(free):
     """A subscribed producer whose only broker hangs, with all places taken but ``free``."""
     places = 5
-    watched = (
-        TelemetrySources(brokers=1, batch_size="100", request_timeout_ms="60000")
-        .write()
-        .run_for(1_000)
-    )
-    broker = watched.pause()
+    watched = TelemetrySources(brokers=1, batch_size="100", request_timeout_ms="60000")
+    broker = watched.write().run_for(1_000).pause()
     for number in range(places - free):
         watched.simulation.hand_over(0, b"%03d" % number)
         watched.run_for(10)
@@ -244,24 +214,13 @@ def test_closing_does_not_wait_without_a_connection(is_subscribed):
     assert watched.plugin.pushes == []
 
 
-def test_a_push_under_way_is_followed_by_the_last_one():
-    watched = TelemetrySources().write().run_for(100)
-    watched.begin_push()
-    watched.finish()
-    assert watched.are_last == [False, True]
-    assert watched.plugin.refused == []
-
-
 @pytest.mark.parametrize("places", [1, 5])
-def test_what_a_push_under_way_has_told_is_not_told_again(places):
-    watched = (
-        TelemetrySources(brokers=1, max_in_flight_requests_per_connection=str(places))
-        .write()
-        .run_for(100)
-    )
-    watched.begin_push()
+def test_a_push_under_way_is_followed_by_the_last_one_which_tells_nothing_again(places):
+    options = {"brokers": 1, "max_in_flight_requests_per_connection": str(places)}
+    watched = TelemetrySources(**options).write().run_for(100).begin_push()
     watched.finish()
-    assert watched.totals == [10, 0]
+    assert (watched.are_last, watched.totals) == ([False, True], [10, 0])
+    assert watched.plugin.refused == []
     assert watched.producer.client.in_flight_count() == 0, "the last one was answered as well"
 
 
@@ -356,16 +315,6 @@ def test_a_push_that_is_late_at_the_end_of_a_task_is_the_last_one():
     assert watched.are_last == [True]
 
 
-def test_without_the_api_taking_leave_asks_nothing():
-    watched = TelemetrySources().without(71, 72)
-    for _ in range(3):
-        watched.write()
-        watched.producer.push_final_telemetry()
-        watched.run_for(100)
-        watched.next_task()
-    assert watched.plugin.requests == 0
-
-
 # --- mistakes, and brokers that do not answer ---------------------------------------------------
 
 
@@ -400,19 +349,15 @@ def test_a_process_warns_once(caplog):
 @pytest.mark.parametrize("places", [1, 5])
 def test_rows_do_not_wait_long_behind_a_push_that_is_not_answered(places, caplog):
     """Brokers answer the requests of a connection in their order; this is the only one."""
-    watched = (
-        TelemetrySources(brokers=1, max_in_flight_requests_per_connection=str(places))
-        .write()
-        .run_for(1_000)
-    )
+    options = {"brokers": 1, "max_in_flight_requests_per_connection": str(places)}
+    watched = TelemetrySources(**options).write().run_for(1_000)
     watched.plugin.hangs = True
     watched.begin_push()
-    started_ms = watched.simulation.clock.ms
-    watched.write()
-    assert RESPONSE_MS - 200 < watched.simulation.clock.ms - started_ms < RESPONSE_MS + 500
+    with watched.simulation.within(RESPONSE_MS + 500, RESPONSE_MS - 200):
+        watched.write()
     assert "rows go over a new connection [PKS-METRICS-010]" in caplog.text
-    watched.write()
-    assert watched.simulation.clock.ms - started_ms < RESPONSE_MS + 600
+    with watched.simulation.within(100):
+        watched.write()
     assert len(watched.simulation.all_values()) == 30
 
 

@@ -60,22 +60,6 @@ def test_versions_follow_the_finalized_feature_and_not_what_brokers_offer(simula
         assert simulation.versions(AddPartitionsToTxnRequest) == {min(adding, 3)}
 
 
-def test_every_batch_says_thrice_that_it_is_transactional(simulation):
-    headers = []
-    simulation.cluster.on_produce = lambda *told: headers.append(told[-1].header)
-    simulation.begin()
-    for start in range(0, 300, 100):
-        simulation.append(keyed(300)[start : start + 100])
-    simulation.flush()
-    prepared = simulation.producer.transaction
-    requests = [r for r, _ in simulation.asked if isinstance(r, ProduceRequest)]
-    assert requests
-    assert headers
-    assert {request.transactional_id for request in requests} == {NAME}
-    assert all(header.attributes & 0x10 for header in headers)
-    assert {(h.producer_id, h.producer_epoch) for h in headers} == {prepared[1:3]}
-
-
 def test_nothing_written_is_no_transaction(simulation):
     simulation.begin()
     simulation.run_for(1000)
@@ -173,29 +157,18 @@ def test_one_producer_writes_for_many_ids_and_for_none(simulation):
     assert simulation.producer.is_clean
 
 
-def test_a_hundred_transactions_take_one_producer_id():
-    simulation = Transactional(partitions=1)
-    simulation.run_for(500)
-    ids = simulation.cluster.next_producer_id
-    prepared = []
-    for index in range(100):
-        prepared.append(simulation.task(NAME, 0, b"%d" % index))
-        assert simulation.end(prepared[-1]) == "NONE"
-    assert simulation.cluster.next_producer_id == ids + 1
-    assert len({p.producer_epoch for p in prepared}) == 100
-    assert simulation.committed()[0] == [b"%d" % index for index in range(100)]
-
-
 def test_between_transactions_no_producer_id_is_asked_for():
-    """A pooled producer has no identity for a moment; each would be one more for the brokers."""
+    """Each would cost a request, and what brokers remember of it for a day. Tasks share the next one."""
     simulation = Transactional(partitions=1)
     simulation.task(NAME, 0, b"a")
     asked = simulation.count(InitProducerIdRequest)
     simulation.producer.begin_task(["t"])
     simulation.run_for(1000)
     assert simulation.count(InitProducerIdRequest) == asked
-    simulation.write(0, b"b")
-    assert simulation.count(InitProducerIdRequest) == asked + 1
+    for value in (b"b", b"c"):
+        simulation.write(0, value)
+        assert simulation.count(InitProducerIdRequest) == asked + 1
+        simulation.producer.begin_task(["t"])
 
 
 def test_a_late_answer_of_the_task_before_changes_nothing():
@@ -212,21 +185,18 @@ def test_a_late_answer_of_the_task_before_changes_nothing():
     simulation.cluster.intercept(InitProducerIdRequest, hold_first)
     simulation.begin("flights.0")
     simulation.run_for(100)
-    assert held
     simulation.flush()
     assert simulation.producer.transaction is None
-    coordinator = simulation.transactions.coordinator_id("flights.0")
+    coordinator_id = simulation.transactions.coordinator_id
     names = (f"flights.{i}" for i in range(1, 20))
-    name = next(n for n in names if simulation.transactions.coordinator_id(n) != coordinator)
+    name = next(n for n in names if coordinator_id(n) != coordinator_id("flights.0"))
     simulation.begin(name)
     simulation.hand_over(0, b"a")
     simulation.scheduler.after(50, held[0])
     simulation.flush()
     simulation.run_for(1000)
-    prepared = simulation.producer.transaction
-    assert prepared.transactional_id == name
-    assert simulation.end(prepared) == "NONE"
-    assert simulation.committed()[0] == [b"a"]
+    assert simulation.producer.transaction.transactional_id == name
+    assert simulation.commit()[0] == [b"a"]
     assert simulation.count(InitProducerIdRequest) == 3
 
 
@@ -285,23 +255,18 @@ def test_a_transaction_goes_on_without_the_records_that_a_broker_refuses(simulat
 # --- what ends a transactional task -------------------------------------------------------------
 
 
-def test_a_writer_whose_id_was_taken_over_is_told_so(simulation):
+@pytest.mark.parametrize("partition", [0, 1], ids=["written to", "new"])
+def test_a_writer_whose_id_was_taken_over_is_told_so(simulation, partition):
     simulation.begin()
     simulation.write(0, b"a")
     prepared = simulation.producer.transaction
     simulation.take_over()
+    with pytest.raises((DeliveryError, BrokerError)) as refused:
+        simulation.write(partition, b"b")
     parts = "another driver", "transactional.id.prefix", "Let the batch run"
-    assert_has(simulation.refused(0, b"b"), "t-0", NAME, *parts)
+    assert_has(str(refused.value), NAME, *parts)
     assert simulation.end(prepared) in {"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"}
     assert simulation.committed()[0] == []
-
-
-def test_a_new_partition_after_the_takeover_is_refused_too(simulation):
-    simulation.begin()
-    simulation.write(0, b"a")
-    simulation.take_over()
-    with pytest.raises((DeliveryError, BrokerError), match="another driver"):
-        simulation.write(1, b"b")
 
 
 def test_a_transaction_that_timed_out_fails_the_task_and_names_the_option(simulation):
@@ -338,14 +303,6 @@ def test_errors_that_need_another_epoch_end_the_task(simulation, error, part):
     assert simulation.producer.sender.transaction == producer
 
 
-def test_an_id_that_may_not_be_used_fails_the_task(simulation):
-    simulation.cluster.on_init_producer_id = lambda: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
-    simulation.producer = simulation._create_producer()
-    simulation.begin()
-    with pytest.raises(BrokerError, match="grant the principal WRITE on all ids"):
-        simulation.write(0, b"a")
-
-
 def test_a_coordinator_that_cannot_be_had_is_named_when_time_is_up(simulation):
     index = simulation.transactions.log.partition_for(NAME)
     simulation.transactions.log.partitions[index].elect(NO_LEADER)
@@ -365,8 +322,7 @@ def test_a_leader_too_old_for_the_feature_fails_the_task_and_says_so():
     assert simulation.count(ProduceRequest) == 0
 
 
-@pytest.mark.parametrize("is_transactional", [True, False])
-def test_a_batch_whose_bit_is_wrong_is_never_sent(simulation, is_transactional, monkeypatch):
+def test_a_batch_whose_bit_is_wrong_is_never_sent(monkeypatch):
     close = ProducerBatch.close
 
     def wrong(batch):
@@ -374,8 +330,8 @@ def test_a_batch_whose_bit_is_wrong_is_never_sent(simulation, is_transactional, 
         batch.buffers[0][22] ^= 0x10
 
     monkeypatch.setattr(ProducerBatch, "close", wrong)
-    if is_transactional:
-        simulation.begin()
+    simulation = Transactional()
+    simulation.begin()
     with pytest.raises(LocalProtocolError, match="defect"):
         simulation.write(0, b"a")
     assert simulation.count(ProduceRequest) == 0

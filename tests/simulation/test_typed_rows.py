@@ -13,22 +13,17 @@ from spark_kafka_sink import RefusedRowsError
 from spark_kafka_sink.base.errors import RecordError, SchemaError
 from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.sink_keys import TopicLimits
-from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.plan import (
     FieldSpec,
     FormatSpec,
     PartSpec,
-    ProtobufField,
-    ProtobufMessage,
-    ProtobufSchema,
     RowSpec,
 )
 from spark_kafka_sink.record.columns import RowsDigest
 from spark_kafka_sink.record.dead_letters import CAUSE
 from spark_kafka_sink.spark import task
-from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.task import Interceptors
-from tests.simulation.harness import simulate
+from tests.simulation import test_dead_letters as dead_letters
 from tests.snippets import load_documented
 from tests.tables import each_row
 
@@ -87,35 +82,13 @@ class RefusesTwice:
         return arrow_batch
 
 
-class Task:
+class Task(dead_letters.Task):
     def __init__(self, plan=MADE, positions=POSITIONS, **more):
-        self.simulation = simulate()
-        for topic in ("t", "dead"):
-            self.simulation.cluster.create_topic(topic, 2)
-        named = {name.replace("_", "."): value for name, value in more.items()}
-        options = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "topic": "t", **named})
-        if options.dead_letters is not None:
-            config = options.dead_letters._replace(data_topic_limits=TopicLimits())
-            object.__setattr__(options, "dead_letters", config)
-        self.message = KafkaCommitMessage(0, 0)
-        hooks = Interceptors(options.interceptors)
-        of_task = hooks, self.simulation.producer, positions, options, self.message
-        self.rows = task._EncodingWriter(*of_task, plan)
-
-    def write(self, *batches):
-        written = [part for batch in batches for part in self.rows.write(batch)]
-        self.rows.finish()
-        return written
-
-    def records(self, topic):
-        return [r for rs in self.simulation.cluster.records(topic).values() for r in rs]
+        options = {"errors_tolerance": "none", **more}
+        super().__init__(positions, TopicLimits(), plan, **options)
 
 
-DEAD = {
-    "errors_tolerance": "all",
-    "errors_deadletterqueue_topic_name": "dead",
-    "errors_deadletterqueue_max_ratio": "1",
-}
+DEAD = {"errors_tolerance": "all", **dead_letters.ALL}
 
 
 def test_values_and_keys_are_made_of_columns():
@@ -131,14 +104,6 @@ def test_values_and_keys_are_made_of_columns():
         digest.add(batch)
     assert digest.records == 1004
     assert digest.data_bytes == sum(len(r.key) + len(r.value or b"") for r in given.records("t"))
-
-
-def test_interceptors_see_the_columns_before():
-    given = Task(interceptors=f"{HERE}:Doubles")
-    given.write(columns(10))
-    found = {int(r.key): r.value for r in given.records("t")}
-    assert {*found} == {2 * n for n in range(10)}
-    assert found[2] == b'{"n":2,"name":"x1"}'
 
 
 @pytest.mark.parametrize("made_of", [MADE, None], ids=["json", "raw"])
@@ -162,7 +127,9 @@ def test_rows_that_an_interceptor_refuses_are_dead_letters_with_the_value_that_t
     written = given.write(columns(20))
     (letter,) = given.records("dead")
     assert (letter.key, letter.value) == (b"13", made(13))
-    assert len(given.records("t")) == 19
+    found = {int(r.key): r.value for r in given.records("t")}
+    assert {*found} == {2 * n for n in range(20) if n != 13}
+    assert found[2] == b'{"n":2,"name":"x1"}'
     assert sum(batch.num_rows for batch in written) == 20
 
 
@@ -287,13 +254,6 @@ def test_rows_that_an_interceptor_refuses_are_told_by_their_numbers_as_it_got_th
     assert len(given.records("t")) == 18
 
 
-def test_a_row_that_is_too_large_is_told_among_those_that_are_appended():
-    texts = ["x" * 100, "x" * 2_000_000]
-    batch = columns(12).set_column(1, "name", pa.array(texts[:1] * 11 + texts[1:]))
-    with pytest.raises(RecordError, match=r"\(row 1 of 2 that are appended together\)"):
-        Task(interceptors=f"{HERE}:LeavesOutTen").write(batch)
-
-
 # --- rows of which no value can be made ---------------------------------------------------------
 
 NEEDS_N = '{"type":"record","name":"R","fields":[{"name":"n","type":"long"}]}'
@@ -353,27 +313,6 @@ def test_whatever_is_in_the_row(column, told):
         Task(N_OF_AVRO, TO_T).write(batch)
 
 
-def test_columns_of_one_name_are_all_told():
-    numbers = pa.array([None, 5], pa.int64())
-    batch = pa.record_batch([numbers, pa.array([1, 2]), pa.array(["a", "b"])], ["n", "x", "x"])
-    given = Task(N_OF_AVRO, TO_T, **DEAD)
-    given.write(batch)
-    assert [r.value for r in given.records("dead")] == [b'{"n":null,"x":1,"x":"a"}']
-
-
-def test_text_of_a_protobuf_field_that_is_not_utf8():
-    message = ProtobufMessage("M", (ProtobufField("s", 1, "string"),))
-    schema = ProtobufSchema("M", (message,))
-    plan = FormatSpec("protobuf", (FieldSpec(("s",), "s"),), protobuf_schema=schema)
-    batch = pa.record_batch([not_utf8(b"ok", b"a\xff\xfeb")], ["s"])
-    given = Task(RowSpec(PartSpec(plan=plan)), TO_T, **DEAD)
-    given.write(batch)
-    assert [r.value.decode() for r in given.records("dead")] == ['{"s":"a\ufffd\ufffdb"}']
-    assert len(given.records("t")) == 1
-    with pytest.raises(RecordError, match="row 1 of .* field 's' is a string that is not UTF-8"):
-        Task(RowSpec(PartSpec(plan=plan)), TO_T).write(batch)
-
-
 def test_a_row_that_is_cut_may_have_a_time_of_any_year():
     batch = pa.record_batch(
         {
@@ -425,24 +364,17 @@ def test_a_time_in_a_variant_without_a_known_time_zone():
 
 # --- the memory that rows are encoded to is used again ------------------------------------------
 
-BOTH = MADE._replace(
-    value=PartSpec(plan=FormatSpec("json", (FieldSpec(("n",), "n"),))),
-    key=PartSpec(plan=FormatSpec("json", (FieldSpec(("name",), "name"),))),
-)
 
-
-@pytest.mark.parametrize(
-    "plan", [MADE, BOTH, MADE._replace(value=MADE.value._replace(header=("id", b"\1")))]
-)
+@pytest.mark.parametrize("has_header", [False, True])
 @pytest.mark.parametrize("is_transaction", [False, True])
-def test_of_rows_in_order(plan, is_transaction):
-    positions = POSITIONS._replace(headers=3) if plan.value.header else POSITIONS
+def test_of_rows_in_order(has_header, is_transaction):
+    plan = MADE._replace(value=MADE.value._replace(header=("id", b"\1"))) if has_header else MADE
+    positions = POSITIONS._replace(headers=3) if has_header else POSITIONS
     check(Task(plan, positions), columns(1000), is_transaction)
 
 
-@pytest.mark.parametrize("plan", [MADE, STRICT])
-def test_of_rows_with_dead_letters(plan):
-    check(Task(plan, **DEAD), faulty(1000), False)
+def test_of_rows_with_dead_letters():
+    check(Task(STRICT, **DEAD), faulty(1000), False)
 
 
 def check(given, batch, is_transaction):

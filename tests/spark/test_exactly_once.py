@@ -172,18 +172,6 @@ class TestJob:
             2 * ROWS + markers
         )
 
-    def test_at_least_once_leaves_what_the_failed_one_has_written(
-        self, spark, kafka, new_topic, write
-    ):
-        """The control: the same failure is seen where there are no transactions."""
-        topic = new_topic(3)
-        bad = numbers(spark).selectExpr(
-            f"if(id = {ROWS - 1}, raise_error('made to fail'), cast(id as string)) as value"
-        )
-        with pytest.raises(Exception, match="made to fail"):
-            write(bad, topic)
-        assert ids(kafka, topic) != []
-
 
 class TestKilledDriver:
     """Drivers in processes of their own, killed at a named point of the commit protocol."""
@@ -312,14 +300,3 @@ class TestRefusals:
         message = self.refused(spark, write, new_topic(1), **options)
         assert f"topic '{log}', has 1 replica(s), less than" in message
         assert "transaction.log.replication.factor = 3" in message
-
-    def test_a_log_that_cannot_be_created_as_asked(self, spark, new_topic, write):
-        options = exactly_once("eo-create", **{"transaction.log.topic": "eo-not-there"})
-        options["transaction.log.replication.factor"] = "3"
-        message = self.refused(spark, write, new_topic(1), **options)
-        assert "cannot be created with transaction.log.replication.factor = 3" in message
-        assert "INVALID_REPLICATION_FACTOR" in message
-
-    def test_no_prefix(self, spark, new_topic, write):
-        message = self.refused(spark, write, new_topic(1), **{"delivery.guarantee": "exactly-once"})
-        assert "needs option 'transactional.id.prefix'" in message

@@ -98,20 +98,6 @@ def test_a_time_in_a_variant_where_the_session_has_its_default_time_zone(
     assert row["value"] == '{"v":"2024-07-01 17:30:00+05:30"}'
 
 
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({"value.format": "avro"}, "column 'v' has the Spark type variant, which Avro has no type"),
-        ({"value.format": "string"}, "column 'v' is of type variant, whose text cannot be a value"),
-        ({"value.format": "json", "key.columns": "v"}, "whose text cannot be a key: cast it in"),
-    ],
-)
-def test_variants_in_other_formats_are_refused(spark, write, options, problem):
-    with pytest.raises(Exception) as caught:
-        write(spark.sql("select parse_json('1') v"), "t", **options)
-    assert problem in str(caught.value)
-
-
 def test_chosen_columns_and_what_else_a_record_has(typed, new_topic, write, read_by_spark):
     topics = [new_topic(1), new_topic(1)]
     frame = typed.withColumns(
@@ -142,21 +128,6 @@ def test_chosen_columns_and_what_else_a_record_has(typed, new_topic, write, read
         assert rows.select("timestamp").distinct().count() == 500
         (headers,) = rows.select("headers").distinct().collect()
         assert [(h["key"], bytes(h["value"])) for h in headers["headers"]] == [("h", b"v")]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("key", ["n", "text", "big", "is_even", "at", "day", "price", "local"])
-def test_the_text_of_a_key_is_what_cast_makes(typed, key, new_topic, write, read_by_spark):
-    topic = new_topic()
-    number = f.col("n").cast("decimal(38, 18)")
-    frame = typed.withColumns(
-        {"price": number / 7_000_000 - 1, "local": f.col("at").cast("timestamp_ntz")}
-    )
-    write(frame, topic, **{"value.format": "json", "value.columns": "n", "key.columns": key})
-    rows = read_by_spark(topic).selectExpr("CAST(value AS STRING)", "CAST(key AS STRING)")
-    found = {row[0]: row[1] for row in rows.collect()}
-    made = frame.select(f.to_json(f.struct("n")), f.col(key).cast("string")).collect()
-    assert found == {row[0]: row[1] for row in made}
 
 
 def person_file():

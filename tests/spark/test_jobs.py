@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import shlex
 import signal
@@ -236,15 +235,6 @@ def test_ctrl_c_while_spark_starts_ends_a_job_with_one_line(tmp_path, program, u
 
 
 # A driver of its own for a sentence and a code that tests/unit/test_jobs.py has, without Spark's launcher.
-@pytest.mark.long
-def test_wrong_settings_are_named(conf, submit, tmp_path):
-    folder = tmp_path / "in"
-    folder.mkdir()
-    write_file(folder, 0)
-    settings = conf(**{"tpoic": "t"})
-    job = submit(settings, "batch_to_kafka.py", "--input", str(folder))
-    assert job.wait() == 2
-    assert "option 'tpoic' is not one of this sink's. Did you mean 'topic'?" in job.text()
 
 
 def produce_in_transactions(kafka, topic, transactions):
@@ -328,59 +318,7 @@ def test_kafka_to_kafka_copies_each_record_once_though_its_driver_is_killed(
     assert [line["batch_id"] for line in lines] == list(range(len(lines)))
 
 
-@pytest.mark.long
-def test_kafka_to_kafka_names_the_jar_that_is_missing(conf, submit, tmp_path):
-    arguments = ("--input", "a", "--topic", "b", "--checkpoint", str(tmp_path / "checkpoint"))
-    job = submit(conf(), "kafka_to_kafka.py", *arguments)
-    assert job.wait() == 2
-    assert "--packages org.apache.spark:spark-sql-kafka-0-10_2.13:" in job.text()
-
-
-NOISE = ("WARN", "log4j", "[Stage", "incubator", "Traceback")
-
-
-def run_on_terminal(command):
-    """Exit status, and everything that a terminal is sent."""
-    ours, theirs = pty.openpty()
-    environment = {n: v for n, v in os.environ.items() if n != "NO_COLOR"}
-    process = subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, close_fds=True
-    )
-    os.close(theirs)
-    shown = b""
-    while True:
-        try:
-            part = os.read(ours, 65_536)
-        except OSError:  # Linux says so at the end
-            break
-        if not part:
-            break
-        shown += part
-    os.close(ours)
-    return process.wait(), shown.decode()
-
-
 # `.ci/run` runs the demo itself.
-@pytest.mark.long
-def test_the_demo_shows_progress_and_results_without_noise():
-    status, shown = run_on_terminal(
-        [sys.executable, str(REPOSITORY / "jobs" / "demo.py"), "--flights", "20000"]
-    )
-    assert status == 0, shown
-    assert not [word for word in NOISE if word in shown], shown
-    for text in (
-        "Starting a broker of Kafka",
-        "Starting Spark",
-        "which load the sink",
-        "20,000 of 20,000 flights, 12 micro-batches",
-        "a record: partition ",
-        '"carrier":"',
-        "metrics of 12 micro-batches: 20,000 records",
-        "read 20,000 flights",
-    ):
-        assert text in shown, shown[-3000:]
-    last_line = shown.splitlines()[-1]
-    assert last_line.startswith("\033[32mEqual: every flight arrived once, with its key  (total ")
 
 
 def test_the_demo_without_java_ends_with_a_sentence(tmp_path):

@@ -1,17 +1,15 @@
-"""Bad input, dead letters and limits: what is said, where, and without a wait for max.block.ms."""
+"""Bad input and limits: what is said, where, and without a wait for max.block.ms."""
 
 import json
 import socket
 import traceback
-from collections import Counter
 from pathlib import Path
 
 import pytest
-from pyspark.errors import PythonException, StreamingQueryException
+from pyspark.errors import PythonException
 
 import spark_kafka_sink
-from spark_kafka_sink.record import dead_letters as faults
-from tests.patience import NO_OTHER_TIMEOUT, PATIENCE_S, reason_given_time
+from tests.patience import NO_OTHER_TIMEOUT, PATIENCE_S
 from tests.reading import read_topic
 from tests.spark import mistaken_hooks
 from tests.spark.test_exactly_once import exactly_once
@@ -41,17 +39,6 @@ def refused(write, frame, topic, **options):
 )
 def test_columns(spark, write, columns, topic, message):
     assert message in refused(write, spark.sql(f"select {columns}"), topic)
-
-
-@pytest.mark.parametrize(
-    "columns", ["'k' as key", f"{GOOD}, 1 as key", f"{GOOD}, 'x' as partition"]
-)
-def test_the_jvm_sink_says_the_same(spark, write, columns):
-    frame = spark.sql(f"select {columns}")
-    ours, theirs = refused(write, frame, "t"), refused(write, frame, "t", sink="kafka")
-    message = theirs.strip().splitlines()[0].split("] ")[-1].removesuffix(".")
-    sentence = next(line for line in ours.splitlines() if "SchemaError:" in line)
-    assert sentence.split("SchemaError: ")[1].removesuffix(".") in message or message in sentence
 
 
 SINK = Path(spark_kafka_sink.__file__).parent
@@ -144,14 +131,7 @@ def test_overwrite(spark, kafka):
     ("options", "message"),
     [
         ({"kafka.batchsize": "1"}, "Did you mean 'kafka.batch.size'?"),
-        ({"kafka.linger.ms": "soon"}, "Invalid value soon for configuration kafka.linger.ms: must"),
-        ({"kafka.acks": "2"}, "Invalid value 2 for configuration kafka.acks: must be one of all"),
         ({"kafka.key.serializer": "x"}, "Kafka option 'kafka.key.serializer' is not supported as"),
-        ({"kafka.value.serializer": "x"}, "Kafka option 'kafka.value.serializer' is not"),
-        ({"kafka.partitioner.class": "org.x.Y"}, "kafka.partitioner=round-robin, murmur3, crc32"),
-        ({"kafka.interceptor.classes": "org.x.Y"}, "interceptors=package.module:Class"),
-        ({"kafka.enable.idempotence": "true", "kafka.acks": "1"}, "Must set kafka.acks to all in"),
-        ({"kafka.delivery.timeout.ms": "10"}, "kafka.delivery.timeout.ms should be equal to or"),
     ],
 )
 def test_options(spark, kafka, options, message):
@@ -160,12 +140,6 @@ def test_options(spark, kafka, options, message):
     with pytest.raises(Exception) as caught:
         writer.options(**options).save()
     assert message in str(caught.value)
-
-
-def test_missing_bootstrap_servers(spark):
-    writer = spark.sql(f"select {GOOD}").write.format("pykafka-sink").mode("append")
-    with pytest.raises(Exception, match=r"Option 'kafka.bootstrap.servers' must be specified"):
-        writer.option("topic", "t").save()
 
 
 def test_no_broker_reachable_gives_a_reason_for_each_address(spark, write):
@@ -178,48 +152,12 @@ def test_no_broker_reachable_gives_a_reason_for_each_address(spark, write):
     assert "no-such-host.invalid:9092 (host name:" in message
 
 
-def test_a_peer_that_is_not_kafka(spark, write):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
-        message = refused(write, spark.sql(f"select {GOOD}"), "t", kafka_bootstrap_servers=address)
-    assert f"no broker reachable: {address}" in message
-
-
-def test_an_unknown_topic_that_brokers_do_not_create(spark, write, strict_kafka):
-    options = {**SOON, "kafka_bootstrap_servers": strict_kafka.bootstrap_servers}
-
-    def write_within(timeout_ms):
-        frame = spark.sql(f"select {GOOD}")
-        write(frame, "nowhere", preflight_timeout_ms=str(timeout_ms), **options)
-
-    reason = "topic 'nowhere' does not exist, and the brokers did not create it"
-    assert reason in reason_given_time(write_within, Exception, 10_000, reason)
-
-
-def test_a_topic_that_brokers_create_when_asked(spark, kafka, write):
-    write(spark.sql(f"select {GOOD}"), "made-on-demand")
-    assert len(read_topic(kafka.bootstrap_servers, "made-on-demand")) == 1
-
-
-def test_an_illegal_topic_name(spark, write):
-    message = refused(write, spark.sql(f"select {GOOD}"), "no spaces")
-    assert "topic 'no spaces': INVALID_TOPIC_EXCEPTION (17)" in message
-
-
 def test_a_null_topic_in_the_data(spark, write):
     frame = spark.sql("select 'v' as value, cast(null as string) as topic")
     assert (
         "null topic present in the data. Use the topic option for setting a default topic."
         in refused(write, frame, None)
     )
-
-
-def test_a_partition_that_does_not_exist(spark, write, new_topic):
-    topic = new_topic(3)
-    # It may have been added a moment ago: only this is waited for.
-    frame = spark.sql("select 'v' as value, 3 as partition")
-    message = refused(write, frame, topic, kafka_max_block_ms="5000")
-    assert f"Invalid partition 3 for topic '{topic}', which has 3 partition(s)" in message
 
 
 def test_a_record_larger_than_max_request_size_and_nothing_of_its_batch_sent(
@@ -231,27 +169,6 @@ def test_a_record_larger_than_max_request_size_and_nothing_of_its_batch_sent(
     assert "The message is 2000088 bytes when serialized which is larger than 1048576" in message
     assert "max.request.size" in message
     assert read_topic(kafka.bootstrap_servers, topic) == []
-
-
-def test_a_record_larger_than_the_topic_allows(spark, write, new_topic):
-    topic = new_topic(1, max_message_bytes="100000")
-    message = refused(write, spark.sql("select repeat('x', 200000) as value"), topic)
-    for part in (f"{topic}-0", "MESSAGE_TOO_LARGE (10)", "max.message.bytes", "broker 1"):
-        assert part in message
-
-
-def test_a_timestamp_before_1970(spark, write, new_topic):
-    frame = spark.sql("select 'v' as value, timestamp'1969-12-31 23:59:59.9' as timestamp")
-    told = refused(write, frame, new_topic(1), timestamp_column="timestamp")
-    assert "Invalid timestamp: -100 ms since 1970" in told
-
-
-def test_a_header_without_key(spark, write, new_topic):
-    frame = spark.sql(
-        "select 'v' as value,"
-        " array(named_struct('key', cast(null as string), 'value', cast('x' as binary))) as headers"
-    )
-    assert "null header key in the data" in refused(write, frame, new_topic(1))
 
 
 def test_reading_is_refused(spark):
@@ -309,123 +226,3 @@ def test_a_transaction_that_cannot_end_in_time(spark, kafka, new_topic):
     with pytest.raises(PythonException, match=both):
         write_slowly(spark, options)
     assert read_topic(kafka.bootstrap_servers, topic) == []
-
-
-ROWS = 10_000
-FILES = 4
-LATE_TIMESTAMP = "late timestamp"
-"""Of the year 2100: only the broker knows that it takes none."""
-BITS = (
-    faults.NULL_HEADER,
-    faults.NULL_TOPIC,
-    faults.INVALID_TOPIC,
-    faults.BAD_TIMESTAMP,
-    faults.TOO_LARGE,
-    faults.BAD_PARTITION,
-    LATE_TIMESTAMP,
-    faults.REFUSED,
-)
-
-KINDS = 2 ** (len(BITS) + 1)
-AFTER = "message.timestamp.after.max.ms"
-
-
-def fault_of(row_id):
-    """Half of the rows are in order; the others have each combination.
-
-    The last two, and half of what is too large, are what the broker finds out. It looks at sizes
-    first, then at keys, then at timestamps.
-    """
-    wrong = {name for n, name in enumerate(BITS) if is_wrong(row_id, n)}
-    before = [name for name in BITS[:6] if name in wrong]
-    if faults.TOO_LARGE in before and row_id % 3:
-        before.remove(faults.TOO_LARGE)
-        before.append(faults.TOO_LARGE)
-    if before:
-        return before[0]
-    if faults.REFUSED in wrong:
-        return faults.REFUSED
-    return faults.BAD_TIMESTAMP if LATE_TIMESTAMP in wrong else None
-
-
-def is_wrong(row_id, bit):
-    kind = row_id % KINDS
-    return kind < KINDS // 2 and bool(kind >> bit & 1)
-
-
-def wrong_rows(spark, topic, folder):
-    def has(bit):
-        return f"(id % {KINDS} < {KINDS // 2} and (id % {KINDS}) & {1 << BITS.index(bit)} != 0)"
-
-    return spark.range(0, ROWS, 1, FILES).selectExpr(
-        f"rpad(lpad(id, 6, '0'), if({has(faults.TOO_LARGE)}, if(id % 3 = 0, 2500, 1500), 20), "
-        "'.') as value",
-        f"if({has(faults.REFUSED)}, null, cast(id % 50 as string)) as key",
-        f"array(named_struct('key', if({has(faults.NULL_HEADER)}, null, 'h'), 'value', "
-        "cast('x' as binary))) as headers",
-        f"case when {has(faults.NULL_TOPIC)} then null when {has(faults.INVALID_TOPIC)} "
-        f"then 'bad topic' else '{topic}' end as topic",
-        f"cast(if({has(faults.BAD_PARTITION)}, 9, null) as int) as partition",
-        f"timestamp_millis(if({has(faults.BAD_TIMESTAMP)}, -5, if({has(LATE_TIMESTAMP)}, 4102444800000, "
-        "1700000000000 + id))) as timestamp",
-        f"'{folder}' as folder",
-    )
-
-
-def id_of(record):
-    return int(record.value[:6])
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
-def test_each_row_is_in_its_topic_or_a_dead_letter(spark, kafka, new_topic, tmp_path, guarantee):
-    refusing = {"cleanup.policy": "compact", "max.message.bytes": "1000", AFTER: "3600000"}
-    topic, dead = new_topic(3, **refusing), f"dead-{guarantee}"
-    kafka.create_topic(dead, 2, configs={AFTER: "3600000"})
-    given = wrong_rows(spark, topic, tmp_path)
-    given.write.parquet(str(tmp_path / "input"))
-    source = spark.readStream.schema(given.schema).option("maxFilesPerTrigger", 2)
-    metrics = tmp_path / "metrics.jsonl"
-    writer = (
-        source.parquet(str(tmp_path / "input"))
-        .writeStream.format("pykafka-sink")
-        .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-        .option("kafka.max.request.size", "2000")
-        .option("kafka.max.block.ms", "10000")
-        .options(**exactly_once(topic, **{"delivery.guarantee": guarantee}))
-        .option("interceptors", "tests.killing:KillOnce")
-        .option("errors.tolerance", "all")
-        .option("errors.deadletterqueue.topic.name", dead)
-        .option("errors.deadletterqueue.max.ratio", "1")
-        .option("timestamp.column", "timestamp")
-        .option("metrics.path", str(metrics))
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-    )
-    before = spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
-    try:
-        with pytest.raises(StreamingQueryException):
-            writer.start().awaitTermination(PATIENCE_S)
-        assert writer.start().awaitTermination(PATIENCE_S)
-    finally:
-        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", before)
-
-    committed = {"isolation.level": "read_committed"}
-    good = read_topic(kafka.bootstrap_servers, topic, **committed)
-    letters = read_topic(kafka.bootstrap_servers, dead, **committed)
-    expected = {n: fault_of(n) for n in range(ROWS)}
-    assert {id_of(r) for r in good} == {n for n, fault in expected.items() if fault is None}
-    for letter in letters:
-        told = {name: (value or b"").decode() for name, value in letter.headers}
-        assert told["__connect.errors.cause"] == expected[id_of(letter)]
-        assert told["__connect.errors.spark.batch.id"] in ("0", "1")
-    assert {id_of(r) for r in letters} == {n for n, fault in expected.items() if fault is not None}
-    if guarantee == "exactly-once":
-        assert len(good) + len(letters) == ROWS
-    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
-    counts = Counter()
-    for line in lines:
-        if line["event"] == "commit":
-            counts.update(line["dead_letters"])
-    assert counts == Counter(fault for fault in expected.values() if fault is not None)

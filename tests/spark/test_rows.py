@@ -62,15 +62,6 @@ def content(records):
     return keyed, keyless
 
 
-def order_of_keys(records):
-    """Values of each key, in the order in which a consumer gets them."""
-    by_key = {}
-    for record in records:
-        if record.key:
-            by_key.setdefault(record.key, []).append(record.value)
-    return by_key
-
-
 # Without a codec, records pass through one step less: tests/golden has their bytes.
 @pytest.mark.parametrize("codec", [pytest.param("none", marks=pytest.mark.long), "zstd"])
 def test_records_partitions_and_headers_are_those_of_the_jvm_sink(
@@ -89,25 +80,6 @@ def test_records_partitions_and_headers_are_those_of_the_jvm_sink(
         assert offsets == list(range(len(offsets)))
 
 
-def test_order_of_a_key_is_kept_within_a_task(spark, kafka, new_topic, write):
-    topic = new_topic(5)
-    frame = spark.range(0, 50_000, 1, 1).selectExpr(
-        "cast(id % 100 as string) as key", "cast(id as string) as value"
-    )
-    write(frame, topic)
-    for numbers in order_of_keys(read_topic(kafka.bootstrap_servers, topic)).values():
-        assert [int(n) for n in numbers] == sorted(int(n) for n in numbers)
-
-
-def test_rows_without_key_reach_every_partition(spark, kafka, new_topic, write):
-    topic = new_topic(6)
-    write(spark.range(0, 1_000_000, 1, 2).selectExpr("cast(id as string) as value"), topic)
-    counts = Counter(r.partition for r in read_topic(kafka.bootstrap_servers, topic))
-    assert sum(counts.values()) == 1_000_000
-    assert set(counts) == set(range(6))
-    assert max(counts.values()) <= 2 * 1_000_000 / 6
-
-
 def test_partition_and_topic_columns(spark, kafka, new_topic, write):
     one, two = new_topic(3), new_topic(4)
     frame = spark.range(0, 1000, 1, 2).selectExpr(
@@ -122,13 +94,6 @@ def test_partition_and_topic_columns(spark, kafka, new_topic, write):
         records = read_topic(kafka.bootstrap_servers, topic)
         assert set(Counter((r.partition, r.key, r.value) for r in records).values()) == {2}
         assert len(records) == 1000
-
-
-def test_the_topic_option_overrides_the_column(spark, kafka, new_topic, write):
-    topic = new_topic(1)
-    frame = spark.sql("select 'no-such-topic-anywhere' as topic, 'v' as value")
-    write(frame, f" {topic} ")
-    assert [r.value for r in read_topic(kafka.bootstrap_servers, topic)] == [b"v"]
 
 
 READ_BACK_ROWS = 2_000
@@ -192,17 +157,6 @@ def test_strings_and_binaries_of_both_widths(spark, kafka, new_topic, write, lar
     assert all(r.headers == (("h", r.key.split(b"-")[1]),) for r in records)
 
 
-def test_many_small_arrow_batches(spark, kafka, new_topic, write):
-    topic = new_topic(3)
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "7")
-    try:
-        write(spark.range(0, 1000, 1, 2).selectExpr("cast(id as string) as value"), topic)
-    finally:
-        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
-    values = sorted(int(r.value) for r in read_topic(kafka.bootstrap_servers, topic))
-    assert values == list(range(1000))
-
-
 def test_no_rows_and_empty_partitions(spark, kafka, new_topic, write):
     topic = new_topic(1)
     write(spark.range(0).selectExpr("cast(id as string) as value"), topic)
@@ -226,23 +180,6 @@ def test_columns_of_nulls_alone(spark, kafka, new_topic, write):
     assert all(abs(r.timestamp - now_ms) < 120_000 for r in records)
 
 
-def test_a_timestamp_column_becomes_the_records_timestamp_if_it_is_named(
-    spark, kafka, new_topic, write
-):
-    topic = new_topic(2)
-    frame = spark.range(0, 100).selectExpr(
-        "cast(id as string) as value",
-        "if(id % 10 = 9, null, timestamp_millis(1357034400000 + id * 1000)) as timestamp",
-    )
-    write(frame, topic, timestamp_column="timestamp")
-    for record in read_topic(kafka.bootstrap_servers, topic):
-        number = int(record.value)
-        if number % 10 == 9:
-            assert record.timestamp > 1_700_000_000_000
-        else:
-            assert record.timestamp == 1357034400000 + number * 1000
-
-
 @pytest.mark.parametrize("sink", ["pykafka-sink", "kafka"])
 def test_a_timestamp_column_that_is_not_named_is_ignored(spark, kafka, new_topic, write, sink):
     """As by the JVM sink, whatever its type and time: its copies stay where they are written."""
@@ -254,13 +191,6 @@ def test_a_timestamp_column_that_is_not_named_is_ignored(spark, kafka, new_topic
     records = read_topic(kafka.bootstrap_servers, topic)
     assert [record.value for record in records] == [b"{}"] * len(columns)
     assert all(abs(record.timestamp - now_ms) < 600_000 for record in records)
-
-
-def test_column_order_and_further_columns_do_not_matter(spark, kafka, new_topic, write):
-    topic = new_topic(1)
-    frame = spark.sql("select 1 as Value, map('a', 1) as extra, 'v' as value, 2.5 as x, 'k' as key")
-    write(frame, topic)
-    assert [(r.key, r.value) for r in read_topic(kafka.bootstrap_servers, topic)] == [(b"k", b"v")]
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
@@ -349,14 +279,6 @@ def test_a_column_of_the_record_that_is_there_twice(spark, write):
         f"column 'value' is there 2 times: {REASON}Rename one of them in the DataFrame, or drop it"
     )
     assert told in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "column", ["make_interval(0, 1)", "named_struct('a', array(make_interval(0, 1)))"]
-)
-def test_spark_itself_refuses_intervals_without_a_kind(spark, write, column):
-    with pytest.raises(Exception, match='Cannot use "INTERVAL" type in the table schema'):
-        write(spark.sql(f"select 'v' as value, {column} as other"), "t")
 
 
 @pytest.fixture
@@ -480,18 +402,3 @@ def test_a_micro_batch_that_is_repeated_is_there_once(spark, kafka, new_topic, o
     ):
         run(lambda df, batch_id: [sink(df, batch_id) for sink in sinks], tmp_path / "named")
     assert ids(kafka, other_topic) == []
-
-
-def test_a_failed_job_leaves_nothing_visible(spark, kafka, new_topic, options, tmp_path):
-    topic = new_topic(1)
-    rows = spark.range(0, 2000, 1, 2).selectExpr(
-        "cast(id as string) as key",
-        "if(id = 1999, cast(raise_error('cannot be computed') as string), cast(id as string)) as value",
-    )
-    with pytest.raises(Exception, match="cannot be computed"):
-        spark_kafka_sink.write(rows, options(topic, **exactly_once("frames failed")))
-    assert ids(kafka, topic) == []
-    (line,) = lines(tmp_path)
-    assert line["event"] == "abort"
-    assert "nothing that was not committed before is visible" in str(line["note"])
-    assert "tasks" not in line

@@ -163,49 +163,6 @@ def test_a_minute_later_nothing_is_left(spark, kafka, new_topic, tmp_path):
     assert not {name for name in worker_threads(spark) if "sink" in name}
 
 
-def test_complete_mode_writes_the_whole_result_each_time(spark, kafka, new_topic, tmp_path):
-    topic, folder = new_topic(1), tmp_path / "in"
-    folder.mkdir()
-    for number in range(3):
-        write_file(folder, number, rows=4)
-    frame = (
-        spark.readStream.schema("id BIGINT, file INT")
-        .option("maxFilesPerTrigger", "1")
-        .json(str(folder))
-        .groupBy("file")
-        .count()
-        .selectExpr("cast(file as string) as key", "cast(count as string) as value")
-    )
-    query = start(frame, kafka, topic, tmp_path / "checkpoint", mode="complete")
-    assert query.awaitTermination(PATIENCE_S)
-    keys = [r.key for r in read_topic(kafka.bootstrap_servers, topic)]
-    assert sorted(keys) == sorted([b"0"] * 3 + [b"1"] * 2 + [b"2"])
-
-
-def test_inside_foreach_batch(spark, kafka, new_topic, tmp_path):
-    topic, folder = new_topic(2), tmp_path / "in"
-    folder.mkdir()
-    for number in range(4):
-        write_file(folder, number)
-    servers = kafka.bootstrap_servers
-
-    def write(frame, batch_id):
-        frame.write.format("pykafka-sink").mode("append").option(
-            "kafka.bootstrap.servers", servers
-        ).option("topic", topic).save()
-
-    query = (
-        read_files(spark, folder)
-        .writeStream.foreachBatch(write)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    assert query.awaitTermination(PATIENCE_S)
-    values = sorted(int(r.value) for r in read_topic(kafka.bootstrap_servers, topic))
-    assert values == list(range(4 * ROWS_PER_FILE))
-
-
 def test_a_failed_micro_batch_is_reported_and_repeated_after_a_restart(
     spark, kafka, new_topic, tmp_path
 ):
@@ -227,39 +184,6 @@ def test_a_failed_micro_batch_is_reported_and_repeated_after_a_restart(
     assert query.awaitTermination(PATIENCE_S)
     values = {int(r.value) for r in read_topic(kafka.bootstrap_servers, topic)}
     assert values == set(range(2 * ROWS_PER_FILE))
-
-
-def test_update_mode_is_refused_by_spark(spark, kafka, new_topic, tmp_path):
-    folder = tmp_path / "in"
-    folder.mkdir()
-    write_file(folder, 0)
-    with pytest.raises(Exception, match="(?i)does not support update mode"):
-        start(
-            read_files(spark, folder), kafka, new_topic(1), tmp_path / "c", mode="update"
-        ).awaitTermination(PATIENCE_S)
-
-
-def test_it_can_also_be_registered_by_hand(spark, kafka, new_topic, write):
-    from spark_kafka_sink.spark.source import KafkaSinkDataSource
-
-    spark.dataSource.register(KafkaSinkDataSource)
-    topic = new_topic(1)
-    write(spark.sql("select 'v' as value"), topic)
-    assert [r.value for r in read_topic(kafka.bootstrap_servers, topic)] == [b"v"]
-
-
-def test_what_spark_tells_of_a_python_sink(spark, kafka, new_topic, tmp_path):
-    """docs/troubleshooting.md quotes it: the name of a Java object, and nothing a sink can set."""
-    topic, folder = new_topic(1), tmp_path / "in"
-    folder.mkdir()
-    write_file(folder, 0)
-    query = start(read_files(spark, folder), kafka, topic, tmp_path / "checkpoint")
-    assert query.awaitTermination(PATIENCE_S)
-    description = query.lastProgress["sink"]["description"]
-    assert description.startswith(
-        "org.apache.spark.sql.execution.datasources.v2.python.PythonTable@"
-    )
-    assert not query.lastProgress["sink"].get("metrics")
 
 
 def test_a_continuous_trigger_loses_nothing(spark, kafka, new_topic, write, tmp_path):

@@ -3,29 +3,20 @@ the limit, where rows without a key go, and how far a batch is filled and linger
 """
 
 import random
-import threading
 from collections import Counter
 from types import SimpleNamespace
 
-import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import TransactionError, error_named
-from spark_kafka_sink.base.model import ColumnPositions, ProducerIdAndEpoch, TopicPartition
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.base.model import ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.network.client import ThrottleTimes
 from spark_kafka_sink.producer import partitioner
 from spark_kafka_sink.producer.accumulator import BufferPool, NodeLatency
-from spark_kafka_sink.producer.monitor import ThreadMonitor
 from spark_kafka_sink.producer.open_batches import CompressionRatio
-from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.producer.quotas import RateLimit, ThrottleTracker
 from spark_kafka_sink.producer.sequences import NoSequences, ProducerState
-from spark_kafka_sink.record.compression import Compressor
-from spark_kafka_sink.record.record_batch import is_crc_valid
-from tests.golden.producing import ScriptedBroker, Topic
-from tests.patience import AN_HOUR_MS, PATIENCE_S
+from tests.patience import AN_HOUR_MS
 from tests.unit.batches import (
     ALL,
     NODES,
@@ -90,31 +81,21 @@ def failed_once(accumulator, topic_partition, now_ms=0):
 
 def test_ready_partitions_by_leader(accumulator):
     assert accumulator.ready(CLUSTER, 0).by_node == {}
-    enqueue(accumulator, *(make_batch(p) for p in (T0, T1, T2, T0)))
+    new = TopicPartition("new", 0)
+    enqueue(accumulator, *(make_batch(p) for p in (T0, T1, T2, T0, new)))
     ready = accumulator.ready(CLUSTER, 0)
     assert ready.by_node == {NODES[1]: [T0, T2], NODES[2]: [T1]}
-    assert ready.next_check_ms is None
-    assert ready.unknown_leader_topics == set()
+    assert (ready.next_check_ms, ready.unknown_leader_topics) == (None, {"new"})
+    ready = accumulator.ready(make_cluster({"t": [(1, 0), (-1, 3)]}), 0)
+    assert (ready.by_node, ready.unknown_leader_topics) == ({NODES[1]: [T0]}, {"t", "new"})
+    accumulator.mute(T0)
+    assert accumulator.ready(CLUSTER, 0).by_node == {NODES[1]: [T2], NODES[2]: [T1]}
+    accumulator.unmute(T0)
+    accumulator.unmute(new)
+    assert T0 in accumulator.ready(CLUSTER, 0).by_node[NODES[1]]
     drain(accumulator, T0, T1, T2)
     drain(accumulator, T0)
     assert accumulator.ready(CLUSTER, 0).by_node == {}
-
-
-def test_partitions_without_leader(accumulator):
-    cluster = make_cluster({"t": [(1, 0), (-1, 3)]})
-    enqueue(accumulator, make_batch(T0), make_batch(T1), make_batch(TopicPartition("new", 0)))
-    ready = accumulator.ready(cluster, 0)
-    assert ready.by_node == {NODES[1]: [T0]}
-    assert ready.unknown_leader_topics == {"t", "new"}
-
-
-def test_a_muted_partition_is_not_ready(accumulator):
-    enqueue(accumulator, make_batch(T0), make_batch(T1))
-    accumulator.mute(T0)
-    assert accumulator.ready(CLUSTER, 0).by_node == {NODES[2]: [T1]}
-    accumulator.unmute(T0)
-    accumulator.unmute(T2)
-    assert T0 in accumulator.ready(CLUSTER, 0).by_node[NODES[1]]
 
 
 def test_a_failed_batch_backs_off_and_longer_each_time(accumulator):
@@ -181,16 +162,6 @@ def test_no_partition_starves(accumulator):
     assert served == {T0: 8, T1: 8, T2: 8}
 
 
-def test_drained_batches_are_sealed_once(accumulator, state):
-    [batch] = fill(accumulator, T0, 1)
-    drain(accumulator, T0, by=state)
-    sent = b"".join(batch.buffers)
-    assert is_crc_valid(sent)
-    failed(accumulator, batch)
-    drain(accumulator, T0, by=state)
-    assert b"".join(batch.buffers) == sent
-
-
 # --- order of retries -----------------------------------------------------------------------------
 
 
@@ -233,21 +204,6 @@ def test_a_retry_without_idempotence_goes_first(accumulator):
     assert drain(accumulator, T0) + drain(accumulator, T0) == [first, second]
 
 
-def test_parts_of_a_batch_that_was_too_large(accumulator, state):
-    batch = make_batch(T0, 4, pages=accumulator.pool.take(2))
-    enqueue(accumulator, batch)
-    drain(accumulator, T0, by=state)
-    [behind] = fill(accumulator, T0, 1)
-    parts = [make_batch(T0, 2), make_batch(T0, 2)]
-    for index, part in enumerate(parts):
-        part.set_producer_state(batch.producer, 2 * index)
-    state.replace(batch, parts)
-    accumulator.replace(batch, parts, 0)
-    assert accumulator.pool.free_count == PAGES
-    assert accumulator.incomplete_count == 3
-    assert acknowledged_in_turn(accumulator, state, 3) == [*parts, behind]
-
-
 def test_parts_of_a_split_batch_keep_its_place_in_time(accumulator):
     """The oldest batch decides when delivery.timeout.ms is over, and parts are no younger."""
     first, split, last = fill(accumulator, T0, 3)
@@ -268,16 +224,6 @@ def test_parts_of_a_batch_that_was_not_sent_yet(accumulator):
 
 
 # --- age, end, back-pressure ----------------------------------------------------------------------
-
-
-def test_the_oldest_batch_is_the_one_closed_first(accumulator):
-    assert accumulator.oldest_incomplete() is None
-    [first], [second] = fill(accumulator, T0, 1), fill(accumulator, T1, 1)
-    drain(accumulator, T0, T1)
-    failed(accumulator, first)
-    assert accumulator.oldest_incomplete() is first
-    accumulator.complete(first)
-    assert accumulator.oldest_incomplete() is second
 
 
 def test_after_a_failure_nothing_is_sent_or_taken(accumulator):
@@ -311,33 +257,6 @@ def test_a_complete_batch_gives_its_memory_back_once(accumulator):
     assert accumulator.incomplete_count == 0
 
 
-@pytest.mark.parametrize("how", ["complete", "replace", "fail"])
-def test_back_pressure_ends_with_memory_or_failure(accumulator, how):
-    """The task must be woken, not found awake by its own timeout."""
-    waits = threading.Event()
-
-    def wait():
-        with accumulator.monitor:
-            while accumulator.pool.free_count == 0 and accumulator.failure is None:
-                waits.set()
-                accumulator.monitor.wait(AN_HOUR_MS)
-
-    batch = make_batch(T0, pages=accumulator.pool.take(PAGES))
-    enqueue(accumulator, batch)
-    drain(accumulator, T0)
-    thread = threading.Thread(target=wait, daemon=True)
-    thread.start()
-    assert waits.wait(PATIENCE_S)
-    if how == "complete":
-        accumulator.complete(batch)
-    elif how == "replace":
-        accumulator.replace(batch, [make_batch(T0)], 0)
-    else:
-        accumulator.fail(RuntimeError("broken"))
-    thread.join(PATIENCE_S)
-    assert not thread.is_alive()
-
-
 def test_a_waiting_task_is_notified_of_as_much_memory_as_it_waits_for_and_of_the_end(accumulator):
     batches = [make_batch(T0, pages=accumulator.pool.take(1)) for _ in range(PAGES)]
     enqueue(accumulator, *batches)
@@ -349,6 +268,10 @@ def test_a_waiting_task_is_notified_of_as_much_memory_as_it_waits_for_and_of_the
     for batch in batches[4:]:
         accumulator.complete(batch)
     assert notified == [3, 4, PAGES]
+    [whole] = fill(accumulator, T0, 1)
+    accumulator.replace(whole, [make_batch(T0)], 0)
+    accumulator.fail(RuntimeError("broken"))
+    assert len(notified) == 5
 
 
 # --- pages of the arena ---------------------------------------------------------------------------
@@ -376,14 +299,6 @@ def test_what_comes_back_in_disorder_is_handed_out_in_order():
     pool.deallocate(pages)
     # A stack: the last one is used first.
     assert pool.take(8) == [7, 6, 5, 4, 3, 2, 1, 0]
-
-
-def test_of_a_large_arena_the_pages_used_last_come_first():
-    pool = BufferPool(10_000 * PAGE, PAGE)
-    low, high = pool.take(5_000), pool.take(2_000)
-    pool.deallocate(low)
-    pool.deallocate(high)
-    assert set(pool.take(32)) <= set(high)
 
 
 @pytest.mark.parametrize(
@@ -618,78 +533,3 @@ def test_limits_of_what_a_batch_holds(ratios, limit):
     """batch.size is the least: batches that grow are no reason to send less."""
     assert observed(*ratios).uncompressed_limit(BATCH_SIZE) == limit
     assert observed(*ratios).uncompressed_limit(0) == 0
-
-
-# --- lingering batches: the sender thread finishes them one at a time, without the monitor --------
-
-PARTITIONS = 5
-
-
-class SlowCompressor:
-    """Takes as long as the test says. ``begun``: how many batches it was given."""
-
-    def __init__(self):
-        self.begun = threading.Semaphore(0)
-        self.may_end = threading.Semaphore(0)
-        self.count = 0
-
-    def compress(self, data):
-        self.count += 1
-        self.begun.release()
-        assert self.may_end.acquire(timeout=PATIENCE_S)
-        return bytes(data)
-
-    def __call__(self):
-        return Compressor("none", 0, self.compress)
-
-
-class Lingering:
-    """A producer with a lingering batch for each partition, which a thread begins to finish."""
-
-    def __init__(self):
-        values = {"bootstrap.servers": "scripted:9092", "linger.ms": "0"}
-        broker = ScriptedBroker({"t": Topic(PARTITIONS)}, ProducerIdAndEpoch(7, 0), {}, True)
-        self.monitor = ThreadMonitor()
-        clock = SystemClock()
-        config = ProducerConfig.parse(values)
-        self.producer = KafkaProducer(config, broker, clock, random.Random(1), self.monitor)
-        self.producer.begin_task(["t"])
-        for _ in range(20):  # until it knows the topic
-            self.producer.sender.run_once(clock.now_ms())
-        self.compressor = SlowCompressor()
-        appender = self.producer._appender
-        appender._sender_finisher._compressor = self.compressor()
-        self.append()
-        self._sender = threading.Thread(
-            target=appender.finish_expired_linger, args=(clock.now_ms() + 1000,), daemon=True
-        )
-        self._sender.start()
-        assert self.compressor.begun.acquire(timeout=PATIENCE_S)
-
-    def append(self):
-        """A row for each partition."""
-        rows = {"value": [b"v"] * PARTITIONS, "partition": pa.array(range(PARTITIONS), pa.int32())}
-        positions = ColumnPositions(value=0, partition=1, topic_option="t")
-        self.producer.append(pa.record_batch(rows), positions)
-
-    def end(self):
-        for _ in range(2 * PARTITIONS):
-            self.compressor.may_end.release()
-        self._sender.join(PATIENCE_S)
-        assert not self._sender.is_alive()
-
-
-def test_an_append_waits_for_one_lingering_batch_at_most():
-    """Whose compression does not hold the monitor."""
-    lingering = Lingering()
-    task = threading.Thread(target=lingering.append, daemon=True)
-    task.start()
-    turns = lingering.producer._appender._turns
-    while not turns.is_task_waiting:  # it waits for the batch that is being compressed
-        assert task.is_alive()
-    lingering.compressor.may_end.release()
-    task.join(PATIENCE_S)
-    assert not task.is_alive()
-    assert lingering.compressor.count == 1
-    assert lingering.producer.accumulator.incomplete_count == 1
-    lingering.end()

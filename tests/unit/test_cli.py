@@ -32,10 +32,10 @@ class FakeKafka:
     asked: tuple[object, ...] = ()
     failure = "broker 1 ended by itself"
 
-    def __init__(self, brokers, version, security, step):
+    def __init__(self, brokers, version, security, port, step):
         assert security is None
         self.topics = {}
-        type(self).asked = (brokers, version, self.topics)
+        type(self).asked = (brokers, version, port, self.topics)
         self.bootstrap_servers = "127.0.0.1:1"
 
     def __enter__(self):
@@ -90,20 +90,20 @@ class TestBroker:
         ("arguments", "asked", "out", "err"),
         [
             (
-                "--brokers 3 --version 3.9.1 --topic a:2 b --topic c:1",
-                (3, "3.9.1", {"a": 2, "b": 1, "c": 1}),
+                "--brokers 3 --version 3.9.1 --port 9092 --topic a:2 b --topic c:1",
+                (3, "3.9.1", 9092, {"a": 2, "b": 1, "c": 1}),
                 "127.0.0.1:1\n",
                 f"pykafka-sink: {FakeKafka.failure}\n",
             ),
             (
                 "--json",
-                (1, DEFAULT_VERSION, {}),
+                (1, DEFAULT_VERSION, None, {}),
                 {"bootstrap_servers": "127.0.0.1:1", "version": DEFAULT_VERSION},
                 "",
             ),
             (
                 "--version 9.0.0",
-                (1, "9.0.0", {}),
+                (1, "9.0.0", None, {}),
                 "127.0.0.1:1\n",
                 "Kafka 9.0.0 was never tried here. Known to",
             ),

@@ -188,12 +188,13 @@ def test_a_batch_job_is_not_told_of_a_retry(options, path):
     assert "running the job again writes all rows once more" in notes[0]
 
 
-def test_rows_that_spark_did_not_hand_over_are_not_committed(options, path):
+def test_rows_that_spark_did_not_hand_over_are_not_committed(options, path, caplog):
     writer = writer_module.KafkaStreamWriter(options, ColumnPositions(0))
     with pytest.raises(writer_module.RowsNotHandedOverError) as raised:
         writer.commit([commit.KafkaCommitMessage(0, 0), None, None], 7)
     assert str(raised.value).startswith("2 of 3 tasks of epoch 7 never ran the sink")
     assert raised.value.code == "SPARK-004"
+    assert caplog.messages == [str(raised.value)]
     assert not path.exists()
     writer.commit([commit.KafkaCommitMessage(0, 0)], 7)
     assert [line["event"] for line in lines_of(path)] == ["commit"]

@@ -5,7 +5,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.base.entry_points import Hook, HookError
+from spark_kafka_sink.base.entry_points import Hook, HookError, load
 from spark_kafka_sink.base.text import MOST_SHOWN
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.record.dead_letters import Row, row_batch
@@ -22,6 +22,7 @@ from spark_kafka_sink.tools.dead_letter_replay import (
 )
 from spark_kafka_sink.tools.dead_letters import _most_frequent as most_frequent
 from spark_kafka_sink.tools.dead_letters import _time as time_text
+from tests.snippets import load_documented
 
 CONFIG = ProducerConfig.parse({"bootstrap.servers": "b:9092"})
 DEAD = "flights-dead-letters"
@@ -70,6 +71,16 @@ def test_a_function_that_leaves_it_the_topic_that_is_read_is_refused():
         Replay(CONFIG, DEAD, allowed=["b"], mend=unchanged).mended(batch)
 
 
+def test_the_documented_function_encodes_what_could_not_be_encoded(monkeypatch):
+    load_documented("encoding", "docs/dead-letters.md", monkeypatch)
+    mend = Hook("'encoding:as_avro'", load("encoding:as_avro", "--mend"))
+    values = {"not-encodable": b'{"flight":"a"}', "too-large": b"kept"}
+    rows = [Row(value, None, [], "flights", None, 0, cause) for cause, value in values.items()]
+    replay = Replay(CONFIG, DEAD, allowed=["flights"], mend=mend)
+    mended = replay.mended(row_batch(rows)).column(POSITIONS.value).to_pylist()
+    assert mended == [b"\0\0\0\0\7\2a\0", b"kept"]
+
+
 @pytest.mark.parametrize("topic", ["pykafka-sink-transactions", "payments", "__consumer_offsets"])
 def test_a_topic_that_the_operator_has_not_named_is_not_written(topic):
     """Whoever may write to the topic of dead letters chooses what their headers say."""
@@ -108,26 +119,17 @@ def test_a_time_of_any_64_bits_is_shown(at_ms):
 def test_what_records_say_of_themselves_takes_little_memory_and_little_of_the_screen():
     """Whoever may write to the topic chooses causes, topics and messages, of a megabyte each."""
     names = ("cause", "topic", "exception.message")
-    letters = [
-        DeadLetter.of(
-            0,
-            Record(
-                0,
-                0,
-                None,
-                b"v",
-                tuple((f"__connect.errors.{n}", b"%d" % i + b"x" * 1_000_000) for n in names),
-            ),
-        )
-        for i in range(50)
-    ]
+    letters = []
+    for i in range(50):
+        long = b"%d" % i + b"x" * 1_000_000
+        headers = tuple((f"__connect.errors.{name}", long) for name in names)
+        letters.append(DeadLetter.of(0, Record(0, 0, None, b"v", headers)))
     groups = grouped(letters)
     assert {group.cause for group in groups} == {OTHER_CAUSE}
     assert sum(len(group.topic or "") for group in groups) == 50 * 250
     assert {len(group.example) for group in groups} == {MOST_SHOWN}
-    assert {LetterFilter(["too-large"]).skip_reason(letter) for letter in letters} == {
-        "of another cause, which --cause does not name"
-    }
+    reasons = {LetterFilter(["too-large"]).skip_reason(letter) for letter in letters}
+    assert reasons == {"of another cause, which --cause does not name"}
     assert Replay(CONFIG, DEAD, allowed=[letters[0].topic or ""]).skip_reason(letters[0])
     one_topic = [
         letter._replace(context={**letter.context, "topic": "flights"}) for letter in letters

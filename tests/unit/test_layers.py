@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = "spark_kafka_sink"
 
 ALLOWED = {
-    "__init__": {"jobs.streams", "metrics", "spark.frames"},
+    "__init__": {"jobs.streams", "metrics", "spark.frames", "spark.pythons"},
     "base": set(),
     "config": set(),
     "protocol": set(),
@@ -68,6 +68,7 @@ ALLOWED_IN_SPARK = {
     },
     "spark.topics": {"config", "network", "protocol"},
     "spark.dead_letters": {"config", "producer", "record", "spark.commit"},
+    "spark.pythons": {"config.sink_options"},
     "spark.planning": {"config", "security.security", "spark", "transactions"},
     "spark.source": {"config", "spark"},
     "spark.schemas": {
@@ -125,6 +126,7 @@ ONLY_IN = {
         "producer.producer",
         "transactions.session",
         "jobs",
+        "localkafka.jars",
         "localkafka.processes",
         "spark.frames",
         "spark.guard",

@@ -143,14 +143,6 @@ def test_the_epoch_of_an_added_partition_does_not_go_back_over_a_broker_that_lag
         assert metadata.snapshot.topics["t"].partitions == [(1, 3), (2, 5)]
 
 
-def test_epochs_of_old_brokers_are_not_relied_on():
-    """Before 2.4 a broker could answer with an older epoch and the right leader (KAFKA-9212)."""
-    metadata = told(answer(topic((2, 5))))
-    metadata.update(answer(topic((1, 4))), 0, has_epochs=False)
-    assert metadata.snapshot.leader(T0) == metadata.snapshot.nodes[1]
-    assert metadata.snapshot.leader_epoch(T0) == -1
-
-
 @pytest.mark.parametrize(
     "gap", [answer(topic(error_code=LEADER_NOT_AVAILABLE)), answer()], ids=["error", "absent"]
 )
@@ -226,15 +218,6 @@ def test_a_recreation_is_found_out_across_other_answers(before):
 # --- problems -------------------------------------------------------------------------------------
 
 
-def test_a_retriable_problem_goes_away_with_a_good_answer():
-    metadata = told(answer(topic(error_code=UNKNOWN_TOPIC)))
-    problem = metadata.problems["t"]
-    assert not problem.is_fatal
-    assert problem.message.startswith("topic 't': UNKNOWN_TOPIC_OR_PARTITION (3): check that")
-    metadata.update(answer(topic((1, 0))), 100)
-    assert metadata.problems == {}
-
-
 def test_problems_that_were_read_do_not_change():
     """The task thread goes over them while the sender thread takes over the next answer."""
     metadata = told(answer(topic(error_code=UNKNOWN_TOPIC)))
@@ -260,29 +243,17 @@ def pause_after(metadata, now_ms=0):
     return metadata.time_to_next_update_ms(now_ms)
 
 
-def test_asked_at_once_and_then_when_too_old():
+def test_when_it_is_asked_for():
     metadata = make_metadata(max_age_ms=10_000)
     assert pause_after(metadata) == 0
     metadata.update(answer(topic((1, 0))), 0)
     assert [pause_after(metadata, now_ms) for now_ms in (0, 9_999, 10_000)] == [10_000, 1, 0]
-
-
-def test_a_requested_update_waits_for_the_pause_after_the_last_answer():
-    metadata = make_metadata()
-    metadata.update(answer(topic((1, 0))), 1_000)
-    metadata.request_update()
-    assert pause_after(metadata, 1_000) == 100
-    assert pause_after(metadata, 1_100) == 0
-
-
-def test_a_new_topic_does_not_wait():
-    metadata = make_metadata()
-    metadata.update(answer(topic((1, 0))), 1_000)
-    metadata.add_topic("t", 1_000)
-    assert pause_after(metadata, 1_000) > 100
-    metadata.add_topic("u", 1_000)
-    assert metadata.topics == ["t", "u"]
-    assert pause_after(metadata, 1_000) == 0
+    metadata.add_topic("t", 0)
+    assert pause_after(metadata, 0) == 10_000
+    metadata.request_update()  # waits for the pause after the last answer
+    assert [pause_after(metadata, now_ms) for now_ms in (0, 100)] == [100, 0]
+    metadata.add_topic("u", 0)  # does not wait
+    assert (metadata.topics, pause_after(metadata, 0)) == (["t", "u"], 0)
 
 
 def test_a_new_topic_waits_when_brokers_do_not_answer():
@@ -345,16 +316,6 @@ def test_topics_without_rows_are_forgotten_and_asked_for_no_more():
     assert metadata.problems == {}
 
 
-def test_a_task_that_has_paused_finds_out_that_its_topic_is_another_one():
-    metadata = make_metadata(max_idle_ms=IDLE_MS)
-    metadata.update(answer(topic((1, 0), topic_id=ONE)), 5_000)
-    metadata.update(answer(), 10_000)
-    assert metadata.topics == []
-    metadata.add_topic("t", 11_000)
-    metadata.update(answer(topic((1, 0), topic_id=TWO)), 11_000)
-    assert metadata.problems["t"].is_fatal
-
-
 @pytest.mark.parametrize("begins_task", [True, False])
 def test_an_idle_topic_is_asked_for_again_before_anything_is_written_to_it(begins_task):
     metadata = told(answer(topic((1, 7), (1, 7), topic_id=ONE)), max_idle_ms=IDLE_MS)
@@ -398,16 +359,11 @@ def candidates(metadata, now_ms=0):
     return [node.node_id for node in metadata.candidate_nodes(now_ms)]
 
 
-def test_bootstrap_addresses_first_then_the_brokers():
-    metadata = make_metadata()
+def test_bootstrap_addresses_at_first_and_when_nobody_answers_for_long():
+    metadata = make_metadata(rebootstrap_trigger_ms=5_000)
     addresses = [(n.node_id, n.address) for n in metadata.candidate_nodes(0)]
     assert addresses == [(-1, "b1:9092"), (-2, "b2:9092")]
     metadata.update(answer(topic((1, 0))), 0)
-    assert candidates(metadata) == [1, 2]
-
-
-def test_bootstrap_addresses_again_when_nobody_answers_for_long():
-    metadata = told(answer(topic((1, 0))), rebootstrap_trigger_ms=5_000)
     metadata.failed_update(1_000)
     metadata.failed_update(4_000)
     assert candidates(metadata, 6_000) == [1, 2]

@@ -38,12 +38,11 @@ from spark_kafka_sink.protocol.connection import Authentication
 from spark_kafka_sink.protocol.messages import topics as topic_api
 from spark_kafka_sink.protocol.messages.client import ApiVersionsRequest
 from spark_kafka_sink.protocol.messages.transactions import InitProducerIdRequest
-from spark_kafka_sink.protocol.schema import Request
 from spark_kafka_sink.security.mechanisms import PlainSaslClient
 from tests.simulation.time import SimClock
 from tests.tables import each_row
 from tests.unit.batches import NODES
-from tests.unit.frames import read_request, ready_connection
+from tests.unit.frames import answer_frame, read_request, ready_connection
 from tests.unit.record_api_versions import recorded
 from tests.unit.scripted_network import LoseConnection, ScriptedNetwork
 from tests.unit.simulated_time import NO_JITTER
@@ -64,16 +63,14 @@ def connection_after(*events):
 
 
 class TestStates:
-    def test_every_state_is_reached_and_left(self):
+    def test_every_state_is_reached_and_left_and_whatever_is_going_on_can_fail(self):
+        """Without a connection, and during the pause before the next one, nothing can."""
         reached, last = {S.DISCONNECTED}, set()
         while reached != last:
             last = reached
             reached = last | {t.next_state for t in TRANSITIONS if t.state in last}
         assert reached == set(S)
         assert {t.state for t in TRANSITIONS if t.next_state is not t.state} == set(S)
-
-    def test_whatever_is_going_on_can_fail(self):
-        """Without a connection, and during the pause before the next one, nothing can."""
         failing = {t.state: t.next_state for t in TRANSITIONS if t.event is E.FAIL}
         assert failing == dict.fromkeys(set(S) - {S.DISCONNECTED, S.BACKING_OFF}, S.BACKING_OFF)
 
@@ -121,11 +118,6 @@ class TestStates:
         assert connection.can_connect(50)
         assert connection.poll_delay_ms(50) == 0
 
-    def test_an_idle_connection_is_closed_without_back_off(self):
-        connection = connection_after(*WAY_TO_READY)
-        connection.close()
-        assert connection.can_connect(0)
-
 
 def test_pauses_that_overlap_are_one_and_those_of_the_past_are_forgotten():
     """Else time would be counted twice, and a query of weeks would remember each."""
@@ -152,6 +144,7 @@ class World:
     """``addresses_count``: of each name. ``resolved``, ``connected``: names, addresses, in order.
 
     silent, refusing: numbers of addresses to which connections never come about, or are refused
+    expires_after_ms: the life of the client's certificate, from each connection on
     """
 
     def __init__(self, max_idle_ms=IDLE_MS):
@@ -160,7 +153,7 @@ class World:
         self.network = ScriptedNetwork(NODES, self.clock, self._answer, offered)
         self.network.resolve, self.network.connect = self._resolve, self._connect
         self.resolved, self.connected, self.addresses_count = [], [], 1
-        self.silent, self.refusing = set(), set()
+        self.silent, self.refusing, self.expires_after_ms = set(), set(), None
         waits = SETUP_MS, LONGEST_SETUP_MS, max_idle_ms
         settings = ClientSettings(
             "test", REQUEST_TIMEOUT_MS, 5, BACKOFF_MS, LONGEST_BACKOFF_MS, *waits
@@ -185,6 +178,9 @@ class World:
             self.network._events.append(channels.Disconnected(channel_id, "Connection refused"))
             return
         ScriptedNetwork.connect(self.network, channel_id, channels.Address(0, NODE[1:3]), host)
+        if self.expires_after_ms is not None:
+            at_ms = self.clock.timestamp_ms() + self.expires_after_ms
+            self.network._events[-1] = channels.Connected(channel_id, at_ms)
 
     def fails_after(self):
         """Connect, wait until it fails; how long the attempt took."""
@@ -204,6 +200,9 @@ class World:
     def become_ready(self, node=NODE):
         while not self.client.ready(node, self.clock.ms):
             self.client.poll(1_000, self.clock.ms)
+
+    def is_ready(self):
+        return self.client.ready(NODE, self.clock.ms)
 
     def begin(self, is_far_enough):
         while not is_far_enough():
@@ -299,8 +298,10 @@ class TestTimeouts:
 
     def test_nothing_is_due_while_a_name_is_looked_up(self, world):
         world.network.resolve = lambda channel_id, host, port: None
-        assert not world.client.ready(NODE, world.clock.ms)
-        world.client.poll(10 * IDLE_MS, world.clock.ms)
+        assert not world.is_ready()
+        assert world.client.poll_delay_ms(NODE, 0) is None
+        assert world.client.why_not_ready(NODE, 0) == "its host name is still being looked up"
+        world.client.poll(10 * IDLE_MS, 0)
         assert world.clock.ms == 10 * IDLE_MS
 
 
@@ -316,11 +317,10 @@ class TestAddressesOfOneName:
         assert world.clock.ms == HEAD_START_MS
         assert world.connected == [f"{NODE.host}/{number}" for number in (0, 1)]
         assert len(world.client._by_channel) == 1
-
-    def test_an_address_that_refuses_costs_no_time(self, world):
-        world.addresses_count, world.refusing = 3, {0, 1}
-        world.become_ready()
-        assert world.clock.ms == 0
+        refusing = World()
+        refusing.addresses_count, refusing.refusing = 3, {0, 1}
+        refusing.become_ready()
+        assert refusing.clock.ms == 0
 
     def test_a_first_address_that_is_slow_may_still_be_the_one(self, world):
         world.addresses_count, world.silent = 2, {0, 1}
@@ -389,14 +389,6 @@ class TestAddressesOfOneName:
         world.fails_after()
         assert world.client.last_failure(NODE) == gone
 
-    def test_after_an_idle_connection_all_addresses_may_be_chosen(self, world):
-        world.addresses_count, world.silent = 2, {1}
-        world.become_ready()
-        world.client.poll(10 * IDLE_MS, world.clock.ms)
-        began_ms = world.clock.ms
-        world.become_ready()
-        assert (world.clock.ms, world.resolved) == (began_ms, [NODE.host] * 2)
-
     def test_an_address_that_is_reached_has_the_whole_time_for_tls(self, world):
         """Brokers that are slow because of many handshakes get no second one from each client."""
         world.addresses_count, world.silent = 2, {0}
@@ -428,13 +420,17 @@ class TestConnections:
         assert world.client.api_versions(NODE).transaction_version == 2
 
     def test_after_a_connection_that_was_good_the_name_is_looked_up_again(self, world):
-        """KAFKA-12193: what stood behind it may have moved."""
-        world.addresses_count = 3
+        """KAFKA-12193: what stood behind it may have moved. So it is after an idle connection."""
+        world.addresses_count, world.silent = 3, {1}
         world.become_ready()
         world.lose()
         world.become_ready()
         assert world.resolved == [NODE.host] * 2
         assert world.connected == [f"{NODE.host}/0"] * 2
+        world.client.poll(10 * IDLE_MS, world.clock.ms)
+        began_ms = world.clock.ms
+        world.become_ready()
+        assert (world.clock.ms, world.resolved) == (began_ms, [NODE.host] * 3)
 
     def test_a_broker_that_advertises_another_name_is_not_looked_for_at_the_former_addresses(
         self, world
@@ -467,10 +463,11 @@ class TestConnections:
         world.network._script = lambda asked: topic_api.MetadataResponse(throttle_time_ms=pause_ms)
         world.send(topic_api.MetadataRequest([]))
         world.client.poll(0, world.clock.ms)
-        assert [r.getMessage() for r in caplog.records] == lines * [
-            f"{NODE} asks for a pause of 60 s, because a quota is used up: pykafka-sink quota shows "
-            "what is granted [PKS-DELIVERY-010]"
-        ]
+        assert len(caplog.records) == lines
+        assert all(
+            f"{NODE} asks for a pause of 60 s" in text and text.endswith("[PKS-DELIVERY-010]")
+            for text in caplog.messages
+        )
 
     @pytest.mark.parametrize("throttle_time_ms", [0, 5000])
     def test_an_answer_before_the_request_is_sent_loses_the_connection(
@@ -505,6 +502,77 @@ class TestConnections:
         login = Authentication(lambda: PlainSaslClient("a", Secret("p")), NO_JITTER)
         connection.protocol._authentication = login
         assert sasl_hint(connection) == ""
+
+
+class TestReplacedCredentials:
+    """Connections of before take no request any more."""
+
+    @pytest.fixture
+    def answering(self, world):
+        world.network._script = lambda asked: topic_api.MetadataResponse()
+        world.become_ready()
+        return world
+
+    def test_no_request_is_sent_on_a_connection_of_before(self, answering):
+        done = answering.send(topic_api.MetadataRequest())
+        answering.client.poll(0, 0)
+        answering.client.renew_connections()
+        assert not answering.is_ready()
+        answering.become_ready()
+        assert (len(answering.connected), len(done)) == (2, 1)
+        assert answering.client.last_failure(NODE) is None
+        assert answering.clock.ms == 0, "nothing went wrong: there is no back-off"
+        # One that nobody uses any more is closed, too.
+        answering.client.renew_connections()
+        answering.client.poll(0, 0)
+        assert not answering.client._by_channel
+        assert len(answering.connected) == 2
+
+    def test_what_is_in_flight_is_answered_first(self, answering):
+        answering.network.hung.add(1)
+        done = answering.send(topic_api.MetadataRequest())
+        answering.client.renew_connections()
+        for _ in range(3):
+            answering.client.poll(0, 0)
+            assert not answering.is_ready()
+        assert len(answering.connected) == 1
+        answering.network.hung.clear()
+        (sent,) = answering.client._connection(NODE).in_flight
+        (channel_id,) = answering.client._by_channel
+        parts = sent.request, sent.version, sent.correlation_id, topic_api.MetadataResponse()
+        answering.network._events.append(channels.Received(channel_id, answer_frame(*parts)))
+        answering.become_ready()
+        assert (len(answering.connected), len(done)) == (2, 1)
+
+    def test_one_that_is_being_made_with_the_former_key_takes_no_request(self, world):
+        world.begin(lambda: world.connected)
+        assert not world.is_ready()
+        world.client.renew_connections()
+        world.become_ready()
+        assert len(world.connected) == 2
+
+    def test_no_connection_outlives_its_certificate(self, world):
+        world.expires_after_ms = 60_000
+        world.become_ready()
+        world.clock.ms = 59_999
+        assert world.is_ready()
+        world.clock.ms = 60_000
+        assert not world.is_ready()
+        world.become_ready()
+        assert len(world.connected) == 2
+        world.clock.ms = 119_999
+        assert world.is_ready()
+        world.client.poll(1_000_000, world.clock.ms)
+        world.client.poll(0, world.clock.ms)
+        assert not world.client._by_channel, "an idle one ends with it, too"
+
+    def test_what_has_expired_by_this_clock_is_the_brokers_to_judge(self, world):
+        """Else the connection would be made again and again."""
+        world.expires_after_ms = -1
+        world.become_ready()
+        world.clock.ms = 60_000
+        assert world.is_ready()
+        assert len(world.connected) == 1
 
 
 LIMIT_BYTES = 1_046_528
@@ -551,10 +619,8 @@ class TestConnectionsThatEndAtLargeRequests:
             self.failure(limited, 1_200_000)
         assert self.failure(limited, 900_000) is None
         assert ", 4 times while" in self.failure(limited, 1_200_000)
-        limit, limited.network._script = (
-            limited.network._script,
-            lambda _: topic_api.MetadataResponse(),
-        )
+        limit = limited.network._script
+        limited.network._script = lambda _: topic_api.MetadataResponse()
         assert self.failure(limited, 1_300_000) is None
         limited.network._script = limit
         assert self.failure(limited, 1_200_000) == "Connection reset by peer"
@@ -578,7 +644,7 @@ REQUESTS = {
     INIT_PRODUCER_ID: InitProducerIdRequest,
 }
 FIRST_API_VERSIONS = 4
-UNSUPPORTED_VERSION, CLUSTER_AUTHORIZATION_FAILED = 35, 31
+UNSUPPORTED_VERSION = 35
 BROKER, OLD_BROKER = Node(7, "kafka7.example", 9092), Node(8, "old.example", 9092)
 
 
@@ -676,13 +742,6 @@ def broker_of(ranges, unsupported=None):
     return answer
 
 
-def metadata_of(answer):
-    network = RawVersions(answer)
-    servers = [(OLD_BROKER.host, OLD_BROKER.port)]
-    with AdminClient(servers, DEFAULT_SETTINGS, network, network.clock, random.Random(1)) as admin:
-        admin.metadata([], False, admin.deadline_in(5_000))
-
-
 @pytest.mark.parametrize("kafka", EXPECTED)
 def test_requests_go_out_in_the_highest_common_versions(kafka):
     negotiated = negotiate_recorded(kafka)
@@ -724,19 +783,16 @@ class TestOlderBrokers:
     @pytest.mark.parametrize(
         ("refusal", "versions", "failure"),
         [
-            (body_v0({}, UNSUPPORTED_VERSION), [4, 0], "UNSUPPORTED_VERSION (35) [PKS-BROKER-035]"),
-            (
-                struct.pack(">hBiB", CLUSTER_AUTHORIZATION_FAILED, 1, 0, 0),
-                [4],
-                "CLUSTER_AUTHORIZATION_FAILED (31) [PKS-BROKER-031]",
-            ),
+            (body_v0({}, UNSUPPORTED_VERSION), [4, 0], "UNSUPPORTED_VERSION (35)"),
+            # For another reason.
+            (struct.pack(">hBiB", 31, 1, 0, 0), [4], "CLUSTER_AUTHORIZATION_FAILED (31)"),
         ],
-        ids=["version 0", "for another reason"],
+        ids=["in version 0", "for another reason"],
     )
     def test_a_broker_that_refuses(self, refusal, versions, failure):
         negotiated = negotiate(lambda version: refusal)
         assert negotiated.network.asked == [(API_VERSIONS, version) for version in versions]
-        assert negotiated.client.last_failure(BROKER) == f"ApiVersions: {failure}"
+        assert f"ApiVersions: {failure} [" in negotiated.client.last_failure(BROKER)
 
     # What librdkafka's mock cluster answers to version 3 and newer: the code of a refusal, and then
     # not the body of version 0.
@@ -753,39 +809,30 @@ class TestOlderBrokers:
 
 class TestNoCommonVersion:
     @pytest.mark.parametrize(
-        ("ranges", "request_", "said"),
+        ("ranges", "request_type", "said"),
         [
-            (KAFKA_0_10_2, topic_api.ProduceRequest(), ["Produce:", "3 to 13", "0 to 2"]),
-            (KAFKA_0_10_2, topic_api.CreateTopicsRequest(), ["CreateTopics:", "2 to 7", "0 to 1"]),
+            (KAFKA_0_10_2, topic_api.ProduceRequest, ("Produce:", "3 to 13", "0 to 2")),
+            (KAFKA_0_10_2, topic_api.CreateTopicsRequest, ("CreateTopics:", "2 to 7", "0 to 1")),
+            (
+                KAFKA_0_10_2,
+                InitProducerIdRequest,
+                ("the broker does not offer InitProducerId: it",),
+            ),
+            # One that is too new is not called old.
+            (KAFKA_OF_THE_FUTURE, topic_api.ProduceRequest, ("3 to 13", "14 to 20")),
         ],
-        ids=lambda value: type(value).__name__ if isinstance(value, Request) else None,
     )
-    def test_the_error_names_api_ranges_and_broker(self, ranges, request_, said):
+    def test_the_error_names_api_ranges_and_broker(self, ranges, request_type, said):
         negotiated = negotiate(broker_of(ranges))
         with pytest.raises(errors.UnsupportedVersionError) as raised:
-            negotiated.send(request_)
-        for words in (*said, "Kafka 2.1 or newer is needed", "broker 7 (kafka7.example:9092)"):
+            negotiated.send(request_type())
+        for words in (*said, "broker 7 (kafka7.example:9092)"):
             assert words in str(raised.value)
+        is_old = ranges is KAFKA_0_10_2 and len(said) == 3
+        assert ("Kafka 2.1 or newer is needed" in str(raised.value)) is is_old
         # Nothing was sent, and the connection is as good as before.
-        assert negotiated.network.asked[-1] == (API_VERSIONS, 0)
-        assert negotiated.highest(METADATA) == 2
-
-    def test_a_request_that_is_not_offered(self):
-        """By an old Kafka, or by a service of today."""
-        with pytest.raises(errors.UnsupportedVersionError) as raised:
-            negotiate(broker_of(KAFKA_0_10_2)).send(InitProducerIdRequest())
-        assert (
-            "broker 7 (kafka7.example:9092): the broker does not offer InitProducerId: it"
-            in str(raised.value)
-        )
-        assert "Kafka 2.1" not in str(raised.value)
-
-    def test_a_broker_that_is_too_new_is_not_called_old(self):
-        with pytest.raises(errors.UnsupportedVersionError) as raised:
-            negotiate(broker_of(KAFKA_OF_THE_FUTURE)).send(topic_api.ProduceRequest())
-        assert "3 to 13" in str(raised.value)
-        assert "14 to 20" in str(raised.value)
-        assert "Kafka 2.1 or newer is needed" not in str(raised.value)
+        assert negotiated.network.asked[-1][0] == API_VERSIONS
+        assert negotiated.highest(METADATA) == ranges[METADATA][1]
 
     @pytest.mark.parametrize(
         ("answer", "error", "said"),
@@ -806,8 +853,14 @@ class TestNoCommonVersion:
         ],
     )
     def test_what_a_user_reads_who_tries_such_a_broker(self, answer, error, said):
-        with pytest.raises(error) as raised:
-            metadata_of(answer)
+        network = RawVersions(answer)
+        servers = [(OLD_BROKER.host, OLD_BROKER.port)]
+        parts = network, network.clock, random.Random(1)
+        with (
+            AdminClient(servers, DEFAULT_SETTINGS, *parts) as admin,
+            pytest.raises(error) as raised,
+        ):
+            admin.metadata([], False, admin.deadline_in(5_000))
         for words in ("old.example:9092", *said):
             assert words in str(raised.value)
 
@@ -823,12 +876,11 @@ def test_a_version_that_kafka_has_not_released_is_not_used():
 @pytest.mark.parametrize(
     ("cluster_id", "sent_first"), [(None, (4, None, -1)), ("c", (5, "c", NODE.node_id))]
 )
-def test_a_connection_names_the_broker_once_the_cluster_is_known(cluster_id, sent_first):
+def test_a_connection_names_the_broker_once_the_cluster_is_known(world, cluster_id, sent_first):
     """KIP-1242, with brokers that offer ApiVersions 5."""
-    world, sent = World(), []
+    sent, send = [], world.network.send
     world.network.offered[ApiVersionsRequest] = (0, 5)
     world.client._connector.cluster_id = cluster_id
-    send = world.network.send
 
     def record(channel_id, buffers):
         request, version, _ = read_request(buffers, world.network.offered)

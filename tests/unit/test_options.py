@@ -419,6 +419,7 @@ PRODUCER = rows(
         topic=Flights; compression_type=zstd; metrics.path=/T/M
     # Addresses. A protocol before one is ignored, as in Java.
     <servers>=a:1,b-1.org:65535 -> bootstrap_servers=(('a', 1), ('b-1.org', 65535))
+    <servers>=<['a:1', 'b:2']|("a:1",)> -> OPTION-002 commas
     <servers>= a:1 ,\tb:2,,a:1, -> bootstrap_servers=(('a', 1), ('b', 2))
     <servers>=[::1]:09092 -> bootstrap_servers=(('::1', 9092),)
     <servers>=[fe80::1%eth0]:2 -> bootstrap_servers=(('fe80::1%eth0', 2),)
@@ -463,7 +464,7 @@ PRODUCER = rows(
         enable_idempotence=False
     kafka.enable.idempotence=true & kafka.retries=0 -> OPTION-011 kafka.retries
     kafka.enable.idempotence=true & kafka.acks=1 -> OPTION-011 kafka.acks
-    <in flight>=6 -> OPTION-011 value is 6
+    <in flight>=6 -> OPTION-011 value is 6. Lower it, or set kafka.enable.idempotence=false
     <in flight>=6 & kafka.enable.idempotence=false -> max_in_flight_requests_per_connection=6
     kafka.request.timeout.ms=130000 -> delivery_timeout_ms=130005
     <delivery>=110 & kafka.linger.ms=10 & kafka.request.timeout.ms=100 -> delivery_timeout_ms=110

@@ -158,7 +158,7 @@ def test_the_names_of_the_package_are_there_without_pyspark_and_say_so_when_call
     code = """
 import inspect
 import spark_kafka_sink
-assert {"write", "batch_writer"} <= {name for name, _ in inspect.getmembers(spark_kafka_sink)}
+assert {"configure", "write", "batch_writer"} <= {name for name, _ in inspect.getmembers(spark_kafka_sink)}
 assert not hasattr(spark_kafka_sink, "read")
 from spark_kafka_sink import batch_writer, write
 for call in (lambda: write(None, {}), lambda: batch_writer(options={})):

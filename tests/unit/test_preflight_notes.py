@@ -30,6 +30,7 @@ from spark_kafka_sink.spark.row_planning import plan_rows
 from spark_kafka_sink.spark.source import advise_on_sockets
 from spark_kafka_sink.spark.topics import ask_for_topics, topics_of
 from spark_kafka_sink.tools.check import _spark_settings
+from spark_kafka_sink.tools.check_cluster import Outcome
 from tests.answering import SameAnswer
 from tests.simulation.time import SimClock
 from tests.unit.batches import answer, topic
@@ -304,15 +305,19 @@ def test_jobs_set_what_their_user_has_not_set(name, value):
         *(((4, 1), "true", False), ((4, 3), "True", False)),
     ],
 )
-def test_the_log_advises_it_once(monkeypatch, caplog, spark, variable, lacks):
+def test_the_log_advises_it_once(monkeypatch, caplog, tmp_path, spark, variable, lacks):
+    """Spark plans in process after process, which know nothing of each other."""
+    local = tmp_path / "blockmgr-1"
+    local.mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(local))
     monkeypatch.setattr(versions, "FOUND", spark)
-    monkeypatch.setattr(preflight, "_noted", set())
     monkeypatch.setenv(VARIABLE, variable)
     if not variable:
         monkeypatch.delenv(VARIABLE)
     with caplog.at_level(logging.INFO, "spark_kafka_sink"):
-        advise_on_sockets()
-        advise_on_sockets()
+        for _ in range(2):
+            monkeypatch.setattr(preflight, "_noted", set())
+            advise_on_sockets()
     assert [f"{UNIX_SOCKETS}=true" in text for text in caplog.messages] == [True] * lacks
 
 
@@ -325,3 +330,13 @@ def test_check_advises_it_where_a_job_does_not_decide(tmp_path, line, findings):
     file.write_text(f"spark.pykafka.topic t\n{line}\n", encoding="utf-8")
     assert len(list(_spark_settings(str(file)))) == findings
     assert list(_spark_settings(None)) == []
+
+
+@pytest.mark.parametrize(("start", "lost"), [("", True), ("# a comment\n", False), ("\n", False)])
+def test_check_names_the_property_that_a_byte_order_mark_costs(tmp_path, start, lost):
+    """spark-submit takes the mark for a part of the first line."""
+    file = tmp_path / "job.conf"
+    line = f"{start}spark.pykafka.delivery.guarantee exactly-once\n{UNIX_SOCKETS} true\n"
+    file.write_text(line, encoding="utf-8-sig")
+    texts = [f.text for f in _spark_settings(str(file)) if f.outcome is Outcome.FAILED]
+    assert ["ignores spark.pykafka.delivery.guarantee" in text for text in texts] == [True] * lost

@@ -3,6 +3,7 @@ long; what no broker would take; and turns of task and sender.
 """
 
 import os
+from contextlib import ExitStack
 
 import pyarrow as pa
 import pytest
@@ -103,19 +104,16 @@ def test_the_next_task_gets_the_same_producer_and_two_tasks_at_once_get_two(pool
     assert pool.acquire(config(), []) is not first
 
 
-def test_a_producer_that_failed_is_not_kept(pool):
-    producer = pool.acquire(config(), [])
+@pytest.mark.parametrize("is_idle", [False, True])
+def test_a_producer_that_failed_is_not_kept(pool, is_idle):
+    producer = kept(pool) if is_idle else pool.acquire(config(), [])
     producer.is_healthy = False
-    pool.release(config(), producer)
+    if is_idle:
+        assert pool.acquire(config(), []) is not producer
+    else:
+        pool.release(config(), producer)
     assert producer.is_closed
     assert pool.idle_count == 0
-
-
-def test_a_producer_that_failed_while_idle_is_replaced(pool):
-    producer = kept(pool)
-    producer.is_healthy = False
-    assert pool.acquire(config(), []) is not producer
-    assert producer.is_closed
 
 
 def test_idle_producers_are_closed_after_connections_max_idle_ms(pool, clock):
@@ -208,6 +206,16 @@ def test_the_sender_takes_no_turn_while_the_task_waits_or_is_at_work():
     turns.is_task_waiting = False
     with turns.task_turn(), turns.sender_turn() as is_begun:
         assert not is_begun
+
+
+def test_the_task_waits_for_the_end_of_a_turn_of_the_sender():
+    monitor = ThreadMonitor()
+    turns, waits = Turns(monitor), []
+    with ExitStack() as turn:
+        assert turn.enter_context(turns.sender_turn())
+        monitor.wait = lambda timeout_ms: waits.append(turn.close())
+        with turns.task_turn():
+            assert len(waits) == 1
 
 
 # --- records that no broker would take ------------------------------------------------------------

@@ -20,6 +20,7 @@ from tests.formats.protobuf_files import (
     file_of,
     one_message,
 )
+from tests.tables import each_row
 
 
 def base64_of(file):
@@ -29,44 +30,6 @@ def base64_of(file):
 def fields_of(file, name="pkg.Root"):
     schema = read_descriptor_set(descriptor_set([file]), name).schema
     return {field.name: field for message in schema.messages for field in message.fields}
-
-
-@pytest.mark.parametrize("syntax", ["proto2", "proto3"])
-def test_what_is_known_of_fields(syntax):
-    file = file_of(syntax=syntax)
-    root = file.message_type.add(name="Root")
-    add_enum(file, "Kind", ZERO=0, ONE=1)
-    add_map(root, "map", "string", "int32")
-    add_field(root, "plain", "sint32", 7)
-    add_field(root, "many", "repeated int64", 8)
-    add_field(root, "texts", "repeated string", 9)
-    add_field(root, "other", "repeated int64", 10).options.packed = syntax == "proto2"
-    add_field(root, "kind", "enum pkg.Kind", 11)
-    add_field(root, "at", "google.protobuf.Timestamp", 12)
-    root.oneof_decl.add(name="choice")
-    for number, name in ((20, "a"), (21, "b")):
-        add_field(root, name, "int32", number, oneof_index=0)
-    if syntax == "proto2":
-        add_field(root, "must", "required int32", 30)
-    else:
-        root.oneof_decl.add(name="_given")
-        add_field(root, "given", "int32", 30, proto3_optional=True, oneof_index=1)
-    found = fields_of(file)
-    is_new = syntax == "proto3"
-    assert [found[name].has_presence for name in ("plain", "kind")] == [not is_new] * 2
-    assert found["plain"][:4] == ("plain", 7, "sint32", "")
-    assert found["kind"][2:4] == ("enum", "pkg.Kind")
-    assert found["at"][2:4] == ("message", "google.protobuf.Timestamp")
-    assert [found[n].is_packed for n in ("many", "texts", "other")] == [is_new, False, not is_new]
-    assert [found[n].is_repeated for n in ("many", "map", "plain")] == [True, True, False]
-    assert [found[n].oneof for n in ("a", "b", "plain")] == ["choice", "choice", ""]
-    if is_new:
-        assert (found["given"].has_presence, found["given"].oneof) == (True, "")
-    else:
-        assert found["must"].is_required
-    schema = read_descriptor_set(descriptor_set([file]), "pkg.Root").schema
-    assert [message.is_entry for message in schema.messages].count(True) == 1
-    assert [enum.values for enum in schema.enums] == [(("ZERO", 0), ("ONE", 1))]
 
 
 def test_an_edition_says_itself_what_its_fields_are():
@@ -224,9 +187,11 @@ def test_a_registered_file_has_its_first_message_or_the_one_that_is_asked_for():
     assert read_registered(base64_of(main), imports, "pkg.Second").schema.indexes == (1,)
     with pytest.raises(FormatError, match="no message 'third'"):
         read_registered(base64_of(main), imports, "third")
+    with pytest.raises(FormatError, match="has no message"):
+        read_registered(base64_of(file_of()), (), None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ['syntax = "proto3"; message', "YWFhYQ==", "abc", f"{base64_of(one_message(c='int32'))}{{}}"],
 )
@@ -245,11 +210,6 @@ def test_a_registered_schema_has_four_mebibytes_at_most():
             read_registered(given, imports, None)
 
 
-def test_a_registered_file_without_messages_is_refused():
-    with pytest.raises(FormatError, match="has no message"):
-        read_registered(base64_of(file_of()), (), None)
-
-
 def with_import(name, **fields):
     file = file_of()
     file.dependency.append(name)
@@ -265,9 +225,6 @@ def test_a_registered_file_may_import_what_registries_know_by_themselves():
     found = read_registered(base64_of(file), (), None)
     assert {message.name for message in found.schema.messages} == {"pkg.Root", "google.type.Date"}
     assert [file.imports for file in found.files] == [()]
-
-
-def test_a_registered_file_may_import_confluents_extensions():
     found = read_registered(base64_of(with_import("confluent/meta.proto", x="int32")), (), None)
     assert found.schema.root == "pkg.Root"
 
@@ -305,17 +262,12 @@ def test_a_name_that_two_files_have_must_be_whole():
     assert read_descriptor_set(data, "Duration").schema.root == "common.Duration"
 
 
-def test_a_name_is_first_looked_for_in_the_registered_file():
-    imported, main = files_with_one_name()
-    imports = [(imported.name, base64_of(imported))]
-    assert read_registered(base64_of(main), imports, "Root").schema.root == "pkg.Root"
-
-
 @pytest.mark.parametrize("name", ["common.Root", "Duration", "google.protobuf.Duration"])
 def test_a_message_of_an_imported_file_is_refused(name):
     """Its indexes would be looked for in the schema whose id goes before it: another message."""
     imported, main = files_with_one_name()
     imports = [(imported.name, base64_of(imported))]
+    assert read_registered(base64_of(main), imports, "Root").schema.root == "pkg.Root"
     with pytest.raises(FormatError, match=r"is one of .*\.proto, which the schema imports\."):
         read_registered(base64_of(main), imports, name)
 
@@ -463,11 +415,13 @@ def test_a_text_is_what_its_descriptor_is(syntax):
     texts = [(name, base64_of(file_of_text(other))) for name, other in imports]
     expected = read_registered(base64_of(file), texts, "pkg.Root").schema
     assert (found.root, found.enums, found.indexes) == expected[:1] + expected[2:]
+    oneofs = {field.name: field.oneof for message in expected.messages for field in message.fields}
+    assert (oneofs.get("a", "choice"), oneofs.get("given", "")) == ("choice", "")
     by_name = {message.name: set(message.fields) for message in expected.messages}
     assert {message.name: set(message.fields) for message in found.messages} == by_name
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "words"),
     [
         ('edition = "2023"; message A {}', "is the text of an edition"),

@@ -4,7 +4,6 @@ A view keeps nothing alive: its array must stay in a variable until the view has
 """
 
 import ctypes
-import random
 from datetime import datetime, timedelta, timezone
 
 import numpy as np
@@ -23,7 +22,6 @@ from spark_kafka_sink.record.columns import (
     bytes_view,
     headers_view,
     integers_view,
-    java_texts,
     timestamps_ms,
     with_valid_keys,
 )
@@ -33,6 +31,7 @@ from spark_kafka_sink.transactions.model import RowSummary
 
 PROPERTY = settings(max_examples=80, deadline=None, derandomize=True, database=None)
 NOW_MS = 1_700_000_000_000
+VALUE_ALONE = ColumnPositions(value=0, topic_option="t")
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 
 
@@ -203,11 +202,6 @@ def test_headers_whose_entries_are_a_slice():
     assert read_headers(view, 1) == [(b"c", b"3")]
 
 
-def test_no_headers_at_all():
-    for rows in ([[], []], [None, None]):
-        assert headers_view(pa.array(rows, pa.list_(HEADER))) == ABSENT_HEADERS
-
-
 NULL_HEADER = "null header in the data. Each header must be a struct of key and value."
 NULL_KEY = "null header key in the data. Each header of a record must have a key."
 
@@ -288,21 +282,13 @@ def test_garbage_under_a_null_is_nobodys():
 # --- whole batches --------------------------------------------------------------------------------
 
 
-def test_absent_columns():
+def test_columns_that_are_absent_and_all_columns():
     batch = pa.record_batch({"value": pa.array(["a", "b"])})
-    records = arrow_records(batch, ColumnPositions(value=0, topic_option="t"), NOW_MS)
+    records = arrow_records(batch, VALUE_ALONE, NOW_MS)
     assert (records.rows_count, records.topics, records.topic_indices) == (2, ["t"], None)
     assert (records.columns.key, records.columns.headers) == (ABSENT_BYTES, ABSENT_HEADERS)
-    assert records.partition == ABSENT_INTEGERS
-    assert records.timestamps is None
+    assert (records.partition, records.timestamps) == (ABSENT_INTEGERS, None)
     assert records.owner is batch
-    assert [read_bytes(records.columns.value, row) for row in range(2)] == [b"a", b"b"]
-    assert read_bytes(records.columns.key, 0) is None
-    assert read_headers(records.columns.headers, 0) == []
-    assert read_integer(records.partition, 0) is None
-
-
-def test_all_columns():
     batch = pa.record_batch(
         {
             "partition": pa.array([None, 7], pa.int32()),
@@ -341,22 +327,16 @@ def test_topics(arrow_type):
     assert topics_of(array) == names
     assert topics_of(array.slice(2, 2)) == names[2:4]
     assert topics_of(array.slice(2, 1)) == ["b"]
-
-
-def test_the_topic_option_overrides_even_nulls():
-    assert topics_of(pa.array(["a", None, "b"]), option="t") == ["t"] * 3
+    for overridden in (pa.array(["a", None, "b"], arrow_type), pa.array([1, 2, 3])):
+        assert topics_of(overridden, option="t") == ["t"] * 3
 
 
 def test_a_null_topic():
     names = pa.array(["a", None, "b"])
     with pytest.raises(RecordError) as raised:
         topics_of(names)
-    for words in (
-        "null topic present in the data. Use the topic option for setting a default topic.",
-        "[KAFKA_NULL_TOPIC_IN_DATA] The Kafka message data sent to the producer contains a null "
-        "topic. Use the `topic` option for setting a default topic.",
-    ):
-        assert words in str(raised.value)
+    assert "Use the topic option for setting a default topic." in str(raised.value)
+    assert "[KAFKA_NULL_TOPIC_IN_DATA] The Kafka message data sent" in str(raised.value)
     assert topics_of(names.slice(2)) == ["b"]
 
 
@@ -419,30 +399,28 @@ def test_a_type_that_cannot_be_read_is_an_error(column, array):
     assert str(raised.value).startswith(beginning)
 
 
-@pytest.mark.parametrize("wrong", ["table", "rows", None])
-def test_what_is_no_record_batch_is_an_error(wrong):
-    arrow_batch, positions = batch_of()
-    rows = pa.table(arrow_batch.to_pydict()) if wrong == "table" else wrong
-    with pytest.raises(SchemaError, match="rows must come as a pyarrow.RecordBatch, not "):
-        arrow_records(rows, positions, NOW_MS)
-
-
-def test_a_column_that_is_not_there_is_an_error():
-    arrow_batch, _ = batch_of()
-    with pytest.raises(SchemaError, match="column 'key' is missing in an Arrow batch"):
-        arrow_records(arrow_batch, ColumnPositions(0, key=1, topic_option="t"), NOW_MS)
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (pa.table({"value": VALUES}), "rows must come as a pyarrow.RecordBatch, not "),
+        (None, "rows must come as a pyarrow.RecordBatch, not "),
+        (batch_of()[0], "column 'key' is missing in an Arrow batch"),
+    ],
+    ids=range(3),
+)
+def test_what_is_no_record_batch_or_lacks_a_column_is_an_error(rows, words):
+    with pytest.raises(SchemaError, match=words):
+        arrow_records(rows, ColumnPositions(0, key=1, topic_option="t"), NOW_MS)
 
 
 # --- the digest of a task's rows: what it tells apart, and what it must not ----------------------
-
-HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 SCHEMA = pa.schema(
     [
         ("key", pa.binary()),
         ("value", pa.string()),
-        ("headers", HEADERS_TYPE),
+        ("headers", pa.list_(HEADER)),
         ("topic", pa.string()),
         ("partition", pa.int32()),
         ("timestamp", pa.timestamp("us")),
@@ -454,29 +432,6 @@ SCHEMA = pa.schema(
 PLAN = ColumnPositions(
     key=0, value=1, headers=2, topic=3, partition=4, timestamp=5, topic_option=None
 )
-
-
-VALUE_ALONE = ColumnPositions(value=0, topic_option="t")
-
-
-def random_rows(count, seed=0):
-    rng = random.Random(seed)
-
-    def maybe(value):
-        return None if rng.random() < 0.2 else value
-
-    return [
-        {
-            "key": maybe(rng.randbytes(rng.randint(0, 5))),
-            "value": maybe("v" * rng.randint(0, 9) + str(n)),
-            "headers": maybe([{"key": "k", "value": maybe(b"x")}] * rng.randint(0, 2)),
-            "topic": "t",
-            "partition": maybe(rng.randint(0, 3)),
-            "timestamp": maybe(1_700_000_000_000_000 + n),
-            "ignored": rng.random(),
-        }
-        for n in range(count)
-    ]
 
 
 def digest(*batches, positions=PLAN):
@@ -491,46 +446,6 @@ def rows_batch(data):
     return pa.RecordBatch.from_pylist(data, SCHEMA)
 
 
-def test_the_cut_into_arrow_batches_does_not_matter():
-    whole = rows_batch(random_rows(300))
-    parts = [whole.slice(0, 1), whole.slice(1, 150), whole.slice(151, 149)]
-    assert digest(whole) == digest(*parts)
-    assert digest(whole) == digest([{**row, "ignored": 0.0} for row in whole.to_pylist()])
-    assert digest([]) == digest() == (0, 0, 0)
-    # Large types give the same.
-    large = whole.set_column(1, "value", whole.column(1).cast(pa.large_string()))
-    assert digest(whole) == digest(large)
-
-
-def test_nulls_and_boundaries_count_and_order_does_not():
-    def of(*values):
-        batch = pa.record_batch([pa.array(values, pa.string())], ["v"])
-        return digest(batch, positions=VALUE_ALONE)
-
-    assert of("a", "b", None) == of(None, "b", "a")
-    different = {of("a", "b"), of("ab", ""), of("ab", None), of("ab"), of("a", "b", ""), of("", "")}
-    assert len(different) == 6
-
-
-def test_bytes_do_not_move_between_columns_unseen():
-    empty = {**dict.fromkeys(SCHEMA.names), "topic": "t", "ignored": 0.0}
-    several = (
-        {"key": b"a"},
-        {"value": "a"},
-        {"topic": "ta"},
-        {"key": b"a", "value": ""},
-        {"key": b"", "value": "a"},
-        {"headers": [{"key": "a", "value": None}]},
-        {"headers": [{"key": "", "value": b"a"}]},
-        {"headers": [{"key": "a", "value": b""}]},
-        {"partition": 1},
-        {"timestamp": 1000},
-    )
-    assert len({digest([{**empty, **row}]) for row in several}) == len(several)
-    # In Kafka there is no difference between a record without headers and one with none.
-    assert digest([{**empty, "headers": []}]) == digest([empty])
-
-
 def test_columns_that_are_absent_or_overridden():
     batch = pa.record_batch([pa.array(["a", "b"]), pa.nulls(2, pa.binary())], ["value", "key"])
     nulls = VALUE_ALONE._replace(key=1)
@@ -539,13 +454,7 @@ def test_columns_that_are_absent_or_overridden():
     plan = ColumnPositions(value=0, topic=1)
     assert digest(batch, positions=plan)[1] == 2
     assert digest(batch, positions=plan._replace(topic_option="o"))[1] == 1
-
-
-def test_timestamps_count_in_milliseconds_as_they_are_written():
-    [row] = random_rows(1)
-    of = [digest([{**row, "timestamp": us}]) for us in (5000, 5999, 6000, None)]
-    assert of[0] == of[1]
-    assert len(set(of)) == 3
+    assert digest([]) == digest() == (0, 0, 0)
 
 
 ANY_BYTES = st.one_of(st.none(), st.binary(max_size=70))
@@ -700,14 +609,10 @@ def rows_of_topics(kind):
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()], ids=str)
-def test_they_are_told_and_are_no_topics(kind):
+def test_they_are_no_topics_and_their_rows_are_refused(kind):
     records = arrow_records(rows_of_topics(kind), WITH_TOPIC, NOW_MS)
     assert records.topics == ["good", "\ufffd\ufffd", "caf\ufffd"]
     assert [is_legal(topic) for topic in records.topics] == [True, False, False]
-
-
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()], ids=str)
-def test_their_rows_are_refused_and_no_others(kind):
     faults = content_faults(rows_of_topics(kind), WITH_TOPIC).faults
     assert faults.good.tolist() == [0, 2]
     assert [faults.found[row].cause for row in (1, 3)] == [INVALID_TOPIC] * 2
@@ -719,7 +624,3 @@ def test_their_rows_are_refused_and_no_others(kind):
 )
 def test_which_names_are_legal(topic, expected):
     assert is_legal(topic) is expected
-
-
-def test_slices():
-    assert java_texts(pa.array(["a", "b", "c"]).slice(1, 1)) == ["b"]

@@ -169,22 +169,13 @@ def test_of_what_peers_are_sent_any_half_in_one_piece_is_hidden(password):
     assert redacted("another, which no") == "another, which no", (credential, other)
 
 
-@pytest.mark.parametrize(
-    "password",
-    [
-        "hunter2",
-        "p@ss-w0rd",
-        "Tr0ub4d0r&3",
-        "Пароль-Очень-Длинный",
-        "密码密码是很长的密码",
-        "!@#$%^&*()_",
-        "Пароль-Очень-Длинный-0123456789",
-        "Пароль-Очень-Длинный-" * 4,
-    ],
-)
-@pytest.mark.parametrize(
-    "way", ["as it is", "capitals", "a URL's query", "JSON", "base64", "hexadecimal"]
-)
+LATIN = ("hunter2", "p@ss-w0rd", "Tr0ub4d0r&3", "!@#$%^&*()_")
+CYRILLIC = "Пароль-Очень-Длинный"
+OTHERS = (CYRILLIC, "密码密码是很长的密码", f"{CYRILLIC}-0123456789", f"{CYRILLIC}-" * 4)
+
+
+@each_row("password", [*LATIN, *OTHERS])
+@each_row("way", ["as it is", "capitals", "a URL's query", "JSON", "base64", "hexadecimal"])
 def test_half_of_a_password_of_any_length_and_alphabet_is_hidden(password, way):
     credential = Credential(password)
     half = -(-len(password) // 2) if len(password) < 64 else len(password) * 3 // 4

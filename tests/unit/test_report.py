@@ -103,7 +103,11 @@ class TestReading:
         lines = (numbered(HEALTHY, n, query_name=name, query_id=q) for name, q, n in names)
         path.write_bytes(text(*lines))
         assert collect(str(path), "a").lines == collect(str(path), "x").lines == 2
-        assert collect(str(path), None).queries == {("x", "a"): 2, ("y", "b"): 1}
+        both = collect(str(path), None)
+        assert both.queries == {("x", "a"): 2, ("y", "b"): 1}
+        assert points(both.columns())["query"] == [0, 1, 0]
+        assert '"queries":{"0":"a","1":"b"}' in render(both)
+        assert '"queries":{}' in render(collect(str(path), "a"))
         with pytest.raises(ConfigError, match="no line of metrics of the query c"):
             collect(str(path), "c")
         with pytest.raises(ConfigError, match=r"metrics\.path"):

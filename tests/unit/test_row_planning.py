@@ -3,39 +3,17 @@
 import json
 import sys
 
-import pyarrow as pa
 import pytest
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    CalendarIntervalType,
-    DayTimeIntervalType,
-    DecimalType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    MapType,
-    NullType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-    UserDefinedType,
-    VariantType,
-    YearMonthIntervalType,
-)
+from pyspark.sql import types as t
 
 from spark_kafka_sink.base.errors import ConfigError, SchemaError, sentence
 from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.formats.encoder import RowEncoder
-from spark_kafka_sink.formats.plan import FieldSpec, FormatError, FormatSpec, PartSpec
+from spark_kafka_sink.formats.plan import PartSpec
 from spark_kafka_sink.spark import row_planning, versions
 from tests.formats.protobuf_files import add_field, descriptor_set, one_message
 from tests.tables import each_row
+from tests.unit.registry.server import columns_of
 
 NO_SCHEMA = (
     'value.{0}.schema={1}: it is no schema as JSON, which begins with {{, [ or ", and as a file it '
@@ -47,20 +25,16 @@ OF_REGISTRY = {
     "schema_registry_url": "http://r",
 }
 
-HOME = StructType([StructField("city", StringType()), StructField("zip", IntegerType(), False)])
-PEOPLE = StructType(
-    [
-        StructField("id", LongType(), False),
-        StructField("name", StringType()),
-        StructField("home", HOME),
-        StructField("gone", BooleanType()),
-    ]
-)
+
+HOME = columns_of(False, city=t.StringType(), zip=t.IntegerType())
+PEOPLE = columns_of(id=t.LongType(), name=t.StringType(), home=HOME, gone=t.BooleanType())
 
 
 def options(**more):
-    named = {name.replace("_", "."): value for name, value in more.items()}
-    return SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "topic": "t", **named})
+    """None leaves an option out."""
+    named = {name.replace("_", "."): value for name, value in {"topic": "t", **more}.items()}
+    given = {name: value for name, value in named.items() if value is not None}
+    return SinkOptions.parse({"kafka.bootstrap.servers": "b:1", **given})
 
 
 def planned(schema, **more):
@@ -78,11 +52,11 @@ def paths(part):
 
 
 def with_fields(*more):
-    return StructType([*PEOPLE.fields, *(StructField(name, kind) for name, kind in more)])
+    return t.StructType([*PEOPLE.fields, *(t.StructField(name, kind) for name, kind in more)])
 
 
 def test_what_is_raw_or_a_text_already_is_not_encoded():
-    schema = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+    schema = columns_of(key=t.StringType(), value=t.BinaryType())
     assert planned(schema) == row_planning.InputLayout(row_planning.find_columns(schema, "t"))
     found = planned(PEOPLE, value_format="string", value_column="name", key_columns="name")
     assert found == row_planning.InputLayout(ColumnPositions(value=1, key=1, topic_option="t"))
@@ -91,14 +65,8 @@ def test_what_is_raw_or_a_text_already_is_not_encoded():
 
 
 def test_raw_columns_under_other_names_are_appended_as_they_are():
-    schema = StructType(
-        [
-            StructField("body", BinaryType()),
-            StructField("id", StringType()),
-            StructField("when", TimestampType()),
-            StructField("timestamp", LongType()),
-        ]
-    )
+    more = {"when": t.TimestampType(), "timestamp": t.LongType()}
+    schema = columns_of(body=t.BinaryType(), id=t.StringType(), **more)
     found = planned(schema, value_column="body", key_column="id", timestamp_column="when")
     assert found.plan is None
     assert found.positions == ColumnPositions(value=0, key=1, timestamp=2, topic_option="t")
@@ -110,7 +78,7 @@ def test_raw_columns_under_other_names_are_appended_as_they_are():
 
 def test_a_value_of_a_format_has_all_columns_but_those_of_other_parts():
     schema = with_fields(
-        ("key", StringType()), ("topic", StringType()), ("timestamp", TimestampType())
+        ("key", t.StringType()), ("topic", t.StringType()), ("timestamp", t.TimestampType())
     )
     rows = planned(schema, value_format="json")
     assert paths(rows.plan.value) == [("id",), ("name",), ("home",), ("gone",), ("timestamp",)]
@@ -127,9 +95,6 @@ def test_columns_of_the_key_stay_in_the_value_and_that_of_tombstones_does_not():
     assert paths(plan.value) == [("id",), ("name",), ("home",)]
     assert plan.value.plan.null_when == "gone"
     assert plan.key == PartSpec(0, is_text=True)
-
-
-def test_a_record_that_deletes_keeps_its_key():
     more = {"key_format": "json", "key_columns": "id", "value_null_when": "gone"}
     plan = planned(PEOPLE, value_format="json", **more).plan
     assert (plan.value.plan.null_when, plan.key.plan.null_when) == ("gone", None)
@@ -149,15 +114,10 @@ def test_chosen_columns_keep_their_order():
 
 
 def of_all_depths(nullable):
-    inner = StructType([StructField("x", DecimalType(10, 2), nullable)])
-    return StructType(
-        [
-            StructField("home", inner, nullable),
-            StructField("list", ArrayType(ArrayType(inner, nullable), nullable), nullable),
-            StructField("map", MapType(StringType(), inner, nullable), nullable),
-            StructField("none", NullType(), nullable),
-        ]
-    )
+    inner = columns_of(nullable, x=t.DecimalType(10, 2))
+    list_of_lists = t.ArrayType(t.ArrayType(inner, nullable), nullable)
+    map_of = {"map": t.MapType(t.StringType(), inner, nullable), "none": t.NullType()}
+    return columns_of(nullable, home=inner, list=list_of_lists, **map_of)
 
 
 AVRO_OF_REGISTRY = {"value_format": "avro", "schema_registry_url": "http://r"}
@@ -203,14 +163,14 @@ def test_with_a_registry_fields_are_optional_and_decimals_are_bytes():
 
 
 def test_a_column_whose_name_has_dots_comes_before_a_field():
-    schema = with_fields(("home.city", LongType()))
+    schema = with_fields(("home.city", t.LongType()))
     plan = planned(schema, value_format="json", value_columns="home.city").plan
     assert paths(plan.value) == [("home.city",)]
 
 
 @pytest.mark.parametrize("more", [{"value_column": "home"}, {}])
 def test_a_struct_may_be_the_value(more):
-    schema = PEOPLE if more else StructType([StructField("value", HOME)])
+    schema = PEOPLE if more else columns_of(value=HOME)
     plan = planned(schema, value_format="json", **more).plan
     name = "home" if more else "value"
     assert paths(plan.value) == [(name, "city"), (name, "zip")]
@@ -226,7 +186,7 @@ def test_a_key_of_columns_and_one_that_is_a_struct():
 
 
 def test_an_empty_name_makes_a_column_one_like_others():
-    schema = with_fields(("partition", StringType()), ("key", LongType()))
+    schema = with_fields(("partition", t.StringType()), ("key", t.LongType()))
     plan = planned(schema, value_format="json", partition_column="", key_column="").plan
     assert paths(plan.value)[-2:] == [("partition",), ("key",)]
     assert plan.key is None
@@ -251,8 +211,9 @@ REFUSALS = [
     ((), {"value_format": "json", "key_columns": "home.zip"}, "a field of a struct cannot be it alone"),
     ((), {"value_format": "json", "value_null_when": "id"}, "must be boolean"),
     ((), {"value_format": "json", "topic_column": "where"}, "topic.column=where: the DataFrame has no column"),
-    ((("ID", LongType()), ("Id", LongType())), {"value_format": "json", "value_columns": "iD"}, "Did you mean 'id' or 'ID' or 'Id'? Names are exact"),
+    ((("ID", t.LongType()), ("Id", t.LongType())), {"value_format": "json", "value_columns": "iD"}, "Did you mean 'id' or 'ID' or 'Id'? Names are exact"),
     ((), {"value_format": "string"}, "makes a value of one column, and 4 are left"),
+    ((), {"value_format": "json", "topic": None}, "topic option required"),
     ((), {"value_format": "json", "headers_column": "name"}, "headers.column=name: headers attribute unsupported"),
     ((), {"value_format": "xml"}, "must be one of raw, string, json, avro, protobuf"),
     ((), {"value_column": "name", "key_format": "string"}, "key.format=string needs columns"),
@@ -269,11 +230,12 @@ REFUSALS = [
     ((), {**OF_REGISTRY, "value_json_schema": "true"}, NO_SCHEMA.format("json", "true")),
     ((), {**OF_REGISTRY, "value_json_schema": '"a"'}, "a JSON Schema of rows must be a JSON object"),
     ((), {**OF_REGISTRY, "value_json_schema": "{"}, "value.json.schema={: the schema is no JSON"),
-    ([("partition", StringType())], {"value_format": "json"}, "set partition.column to an empty text"),
-    ([("timestamp", StringType())], {"value_format": "json", "timestamp_column": "timestamp"}, "timestamp.column=timestamp: timestamp attribute unsupported type string"),
-    ([("work", HOME)], {"value_format": "json", "value_columns": "home.zip,work.zip"}, "more than one field the name 'zip'"),
-    ([("x", DoubleType())], {"value_format": "json", "key_columns": "x"}, "cast it in the DataFrame"),
-    ([("x", ArrayType(StringType()))], {"value_format": "json", "key_columns": "x"}, "cast it in the DataFrame"),
+    ([("partition", t.StringType())], {"value_format": "json"}, "set partition.column to an empty text"),
+    ([("timestamp", t.StringType())], {"value_format": "json", "timestamp_column": "timestamp"}, "timestamp.column=timestamp: timestamp attribute unsupported type string"),
+    ([("work", HOME)], {"value_format": "json", "value_columns": "home.zip,work.zip"}, "columns gives more than one field the name 'zip'"),
+    ([("name", t.StringType())], {"value_format": "json"}, "the DataFrame gives more than one field the name 'name'"),
+    ([("x", t.DoubleType())], {"value_format": "json", "key_columns": "x"}, "cast it in the DataFrame"),
+    ([("x", t.ArrayType(t.StringType()))], {"value_format": "json", "key_columns": "x"}, "cast it in the DataFrame"),
     ((), {"value_format": "avro", "avro_record_name": "my-rec"}, "avro.record.name=my-rec: a name in Avro has letters"),
     ((), {"value_format": "avro", "avro_record_name": "com.acme.Flight"}, "put what is before the last dot into avro.namespace, as avro.namespace=com.acme and avro.record.name=Flight"),
     ((), {"value_format": "avro", "avro_namespace": "com-acme"}, "avro.namespace=com-acme: a name in Avro has letters"),
@@ -309,15 +271,15 @@ def test_a_schema_is_text_or_the_path_of_a_file(tmp_path, given, option, text):
         assert words.startswith(f"value.{option.replace('_', '.')}={file}: ")
 
 
-@pytest.mark.parametrize("kind", [StringType(), BinaryType()])
+@pytest.mark.parametrize("kind", [t.StringType(), t.BinaryType()])
 @pytest.mark.parametrize("chosen", ["json", "avro"])
 def test_a_value_that_was_made_already_is_not_made_into_another(kind, chosen):
-    schema = StructType([StructField("key", StringType()), StructField("value", kind)])
+    schema = columns_of(key=t.StringType(), value=kind)
     words = refusal(schema, value_format=chosen)
     assert words.startswith(f"column 'value' is a value already: leave value.format={chosen} out")
     rows = planned(schema, value_format=chosen, value_columns="value")
     assert paths(rows.plan.value) == [("value",)]
-    number = StructType([StructField("value", LongType())])
+    number = columns_of(value=t.LongType())
     assert planned(number, value_format=chosen).plan is not None
 
 
@@ -327,15 +289,13 @@ ODD_NAMES = ["a.b", "a,b", " a ", "a`b", "a", ","]
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_every_column_can_be_named_as_in_spark(name):
     """In backticks, and twice a backtick for one."""
-    fields = [
-        StructField(other, StructType([StructField("x.y", LongType())])) for other in ODD_NAMES
-    ]
-    schema = StructType([*fields, StructField("gone,", BooleanType())])
+    inner = columns_of(**{"x.y": t.LongType()})
+    schema = columns_of(**dict.fromkeys(ODD_NAMES, inner), **{"gone,": t.BooleanType()})
     quoted = "`" + name.replace("`", "``") + "`"
     named = f" {quoted} , {quoted}.`x.y`"
     rows = planned(schema, value_format="json", value_columns=named, value_null_when="`gone,`")
     assert paths(rows.plan.value) == [(name,), (name, "x.y")]
-    assert (rows.plan.null_when, rows.plan.value.plan.null_when) == (len(fields), "gone,")
+    assert (rows.plan.null_when, rows.plan.value.plan.null_when) == (len(ODD_NAMES), "gone,")
     whole = planned(
         schema,
         value_format="json",
@@ -349,75 +309,48 @@ def test_every_column_can_be_named_as_in_spark(name):
 
 @pytest.mark.parametrize("name", ["`a", "a`", "`a`b", "``", "`a`.", ".a", "a..b"])
 def test_names_that_are_none_are_told_with_those_that_exist(name):
-    schema = StructType([StructField("x, y", LongType()), StructField("z", LongType())])
+    schema = columns_of(**{"x, y": t.LongType()}, z=t.LongType())
     told = refusal(schema, value_format="json", value_columns=name)
     assert "the DataFrame has no column" in told
     assert "There are: `x, y`, z" in told
 
 
-def test_columns_that_are_parts_for_their_names_are_told():
-    schema = with_fields(
-        ("key", StringType()), ("topic", StringType()), ("partition", IntegerType())
-    )
-    told = planned(schema, value_format="json").notes
-    cure = "column to an empty text to have it in the value, or to"
-    assert told == (
-        f"column 'topic' is written nowhere, as option 'topic' is set: set topic.{cure} 'topic' if that is meant",
-        "column 'partition' is the record's partition and is not in the value: set "
-        f"partition.{cure} 'partition' if that is meant",
-    )
-    named = {"partition_column": "partition", "topic_column": ""}
-    assert planned(schema, value_format="json", **named).notes == ()
-    assert planned(schema, value_format="json", value_columns="id").notes == ()
+TOPIC = ("topic", t.StringType())
+PARTITION = ("partition", t.IntegerType())
+HEADERS_COLUMN = ("headers", t.ArrayType(columns_of(key=t.StringType(), value=t.BinaryType())))
+NOWHERE = "column 'topic' is written nowhere, as option 'topic' is set: set topic.column"
+NOT_IN_VALUE = "column 'partition' is the record's partition and is not in the value: set "
+KEY_OF_ID = {"key_format": "json", "key_columns": "id"}
 
 
-HEADERS_TYPE = ArrayType(
-    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+@each_row(
+    ("columns", "more", "notes"),
+    [
+        ([("key", t.StringType()), TOPIC, PARTITION], {}, [NOWHERE, NOT_IN_VALUE]),
+        ([TOPIC, PARTITION], {"partition_column": "partition", "topic_column": ""}, []),
+        ([TOPIC, PARTITION], {"value_columns": "id"}, []),
+        ([TOPIC, HEADERS_COLUMN], {"topic": None}, []),  # documented columns
+        ([TOPIC, HEADERS_COLUMN], {}, [NOWHERE]),
+        ([HEADERS_COLUMN, PARTITION], {}, [NOT_IN_VALUE]),
+        ([("value", t.StringType()), PARTITION], {"value_format": None, **KEY_OF_ID}, []),
+        ([], {"value_null_when": "gone"}, ["value.null.when without a key: "]),
+        ([], {"value_null_when": "gone", "key_columns": "id"}, []),
+    ],
 )
-
-
-def test_the_documented_columns_topic_and_headers_are_no_warning():
-    schema = with_fields(("topic", StringType()), ("headers", HEADERS_TYPE))
-    given = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "value.format": "json"})
-    assert row_planning.plan_rows(schema, given).notes == ()
-    (told,) = planned(schema, value_format="json").notes
-    assert told.startswith("column 'topic' is written nowhere, as option 'topic' is set: ")
-
-
-def test_a_partition_behind_the_headers_is_told():
-    schema = with_fields(("headers", HEADERS_TYPE), ("partition", IntegerType()))
-    (told,) = planned(schema, value_format="json").notes
-    assert told.startswith("column 'partition' is the record's partition and is not in the value: ")
-
-
-def test_nothing_is_told_where_the_value_is_a_column_of_its_own():
-    schema = with_fields(("value", StringType()), ("partition", IntegerType()))
-    assert planned(schema, key_format="json", key_columns="id").notes == ()
-
-
-def test_a_topic_column_of_another_type_is_refused_where_it_is_used():
-    schema = with_fields(("topic", LongType()))
-    given = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "value.format": "json"})
-    with pytest.raises(SchemaError, match="topic"):
-        row_planning.plan_rows(schema, given)
-    assert planned(schema, value_format="json").plan is not None
-
-
-def test_tombstones_without_a_key_are_told():
-    (told,) = planned(PEOPLE, value_format="json", value_null_when="gone").notes
-    assert told.startswith("value.null.when without a key: ")
-    more = {"value_null_when": "gone", "key_columns": "id"}
-    assert planned(PEOPLE, value_format="json", **more).notes == ()
+def test_what_is_told_of_columns_that_are_no_part_of_the_value(columns, more, notes):
+    found = planned(with_fields(*columns), **{"value_format": "json", **more})
+    assert len(found.notes) == len(notes)
+    assert all(told.startswith(note) for told, note in zip(found.notes, notes))
 
 
 OF_KAFKA = {
-    "key": BinaryType(),
-    "value": BinaryType(),
-    "topic": StringType(),
-    "partition": IntegerType(),
-    "offset": LongType(),
-    "timestamp": TimestampType(),
-    "timestampType": IntegerType(),
+    "key": t.BinaryType(),
+    "value": t.BinaryType(),
+    "topic": t.StringType(),
+    "partition": t.IntegerType(),
+    "offset": t.LongType(),
+    "timestamp": t.TimestampType(),
+    "timestampType": t.IntegerType(),
 }
 """What Spark's own Kafka source reads."""
 ALL = "the rows have all columns of Spark's Kafka source: each is written into the "
@@ -436,8 +369,7 @@ AT = "; timestamp.column=timestamp keeps the timestamps"
     ],
 )  # fmt: skip
 def test_a_copy_into_its_own_input_is_told(more, note):
-    given = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", **more})
-    told = row_planning.plan_rows(columns_of(**OF_KAFKA), given).notes
+    told = planned(columns_of(**OF_KAFKA), **{"topic": None, **more}).notes
     assert told == (() if note is None else (note,))
 
 
@@ -445,12 +377,6 @@ def test_a_copy_into_its_own_input_is_told(more, note):
 def test_rows_that_lack_a_column_of_the_source_are_no_copy(name):
     fewer = columns_of(**{other: kind for other, kind in OF_KAFKA.items() if other != name})
     assert planned(fewer).notes == ()
-
-
-def test_a_topic_is_needed():
-    given = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "value.format": "json"})
-    with pytest.raises(SchemaError, match="topic option required"):
-        row_planning.plan_rows(PEOPLE, given)
 
 
 @pytest.mark.parametrize(
@@ -502,28 +428,11 @@ def test_texts_of_decimals_go_by_ansi_as_it_is_where_nobody_sets_it(monkeypatch)
 
 def test_arrays_of_nothing_are_planned():
     """The type of ``array()`` in Spark: without nulls, and of void, which pyarrow refuses."""
-    void = ArrayType(NullType(), False)
-    nested = StructType([StructField("x", void, False), StructField("n", NullType(), False)])
-    kind = MapType(StringType(), ArrayType(nested, False), False)
-    empty = MapType(NullType(), NullType(), False)
-    fields = [("a", void), ("m", kind), ("e", empty)]
-    schema = StructType([StructField(name, one, False) for name, one in fields])
+    void = t.ArrayType(t.NullType(), False)
+    nested = columns_of(False, x=void, n=t.NullType())
+    kind = t.MapType(t.StringType(), t.ArrayType(nested, False), False)
+    schema = columns_of(False, a=void, m=kind, e=t.MapType(t.NullType(), t.NullType(), False))
     row_planning.check_encodable(planned(schema, value_format="json"))
-
-
-@pytest.mark.parametrize("name", ["geometry", "geography"])
-@pytest.mark.parametrize("is_nested", [False, True])
-def test_places_on_earth_are_refused_as_by_to_json(name, is_nested):
-    fields = [pa.field("srid", pa.int32(), False)]
-    fields.append(pa.field("wkb", pa.binary(), False, {name: "true", "srid": "4326"}))
-    kind = pa.list_(pa.struct(fields)) if is_nested else pa.struct(fields)
-    path = "g[]" if is_nested else "g"
-    with pytest.raises(FormatError) as refused:
-        RowEncoder(FormatSpec("json", (FieldSpec(("g",), "g"),)), pa.schema([("g", kind)]))
-    assert sentence(refused.value) == (
-        f"column '{path}' is a {name.upper()}, which cannot be written as JSON. "
-        "Write ST_AsBinary() of it, or leave it out"
-    )
 
 
 @pytest.fixture
@@ -558,31 +467,24 @@ def test_messages_are_those_of_a_file(descriptors):
 @pytest.mark.parametrize(
     ("message", "columns", "words"),
     [
+        (None, "id", "made.desc: it is no descriptor set, which protoc --include_imports"),
         ("pkg.Other", "id", "made.desc: it has no message 'pkg.Other': there are pkg.Root, "),
         ("pkg.Home", "home.city,id", "message pkg.Home has no field for 'id'"),
         ("pkg.Root", "home.zip,name,id", "message pkg.Root has no field for 'home.zip'"),
     ],
 )
 def test_what_does_not_fit_a_message(descriptors, message, columns, words):
-    with pytest.raises(SchemaError) as refused:
+    if message is None:
+        descriptors.write_text('syntax = "proto3"; message M {}')
+    more = {
+        "value_protobuf_descriptor_file": str(descriptors),
+        "value_protobuf_message": message or "M",
+    }
+    with pytest.raises((SchemaError, ConfigError)) as refused:
         row_planning.check_encodable(
-            planned(
-                PEOPLE,
-                value_format="protobuf",
-                value_columns=columns,
-                value_protobuf_descriptor_file=str(descriptors),
-                value_protobuf_message=message,
-            )
+            planned(PEOPLE, value_format="protobuf", value_columns=columns, **more)
         )
     assert words in str(refused.value)
-
-
-def test_a_file_that_is_no_descriptor_set_is_told(tmp_path):
-    file = tmp_path / "made.proto"
-    file.write_text('syntax = "proto3"; message M {}')
-    more = {"value_protobuf_descriptor_file": str(file), "value_protobuf_message": "M"}
-    words = refusal(PEOPLE, value_format="protobuf", **more)
-    assert "made.proto: it is no descriptor set, which protoc --include_imports" in words
 
 
 def test_without_protobufs_package_its_installation_is_told(descriptors, monkeypatch):
@@ -593,23 +495,18 @@ def test_without_protobufs_package_its_installation_is_told(descriptors, monkeyp
 
 
 def headers_of(key, value, names=("key", "value")):
-    fields = [StructField(names[0], key), StructField(names[1], value)]
-    return ArrayType(StructType(fields))
+    return t.ArrayType(columns_of(**dict(zip(names, (key, value)))))
 
 
-HEADERS = headers_of(StringType(), BinaryType())
+HEADERS = headers_of(t.StringType(), t.BinaryType())
 FULL = {
-    "topic": StringType(),
-    "key": BinaryType(),
-    "value": StringType(),
+    "topic": t.StringType(),
+    "key": t.BinaryType(),
+    "value": t.StringType(),
     "headers": HEADERS,
-    "partition": IntegerType(),
-    "timestamp": TimestampType(),
+    "partition": t.IntegerType(),
+    "timestamp": t.TimestampType(),
 }
-
-
-def columns_of(**columns):
-    return StructType([StructField(name, data_type) for name, data_type in columns.items()])
 
 
 def find_refusal(columns, topic_option="t"):
@@ -618,26 +515,23 @@ def find_refusal(columns, topic_option="t"):
     return str(raised.value)
 
 
-STRICT_HEADERS = ArrayType(
-    StructType(
-        [StructField("key", StringType(), False), StructField("value", BinaryType(), False)]
-    ),
-    containsNull=False,
+STRICT_HEADERS = t.ArrayType(
+    columns_of(False, key=t.StringType(), value=t.BinaryType()), containsNull=False
 )
-OTHER = MapType(StringType(), LongType())
+OTHER = t.MapType(t.StringType(), t.LongType())
 
 
 @pytest.mark.parametrize(
     ("columns", "topic", "expected"),
     [
         pytest.param(FULL, None, {"value": 2, "key": 1, "headers": 3, "topic": 0, "partition": 4}, id="all"),
-        *(pytest.param({**FULL, "timestamp": kind}, None, {"value": 2, "key": 1, "headers": 3, "topic": 0, "partition": 4}, id=f"timestamp {kind}") for kind in (TimestampNTZType(), LongType(), StringType(), OTHER)),
-        pytest.param({"value": StringType()}, "t", {"value": 0}, id="value alone"),
-        pytest.param({"x": OTHER, "value": BinaryType(), "y": LongType(), "key": StringType()}, "t", {"value": 1, "key": 3}, id="any order"),
-        pytest.param({"value": StringType(), "Key": LongType()}, "t", {"value": 0}, id="names are case-sensitive"),
-        pytest.param({"value": StringType(), "headers": STRICT_HEADERS}, "t", {"value": 0, "headers": 1}, id="nullability of headers"),
+        *(pytest.param({**FULL, "timestamp": kind}, None, {"value": 2, "key": 1, "headers": 3, "topic": 0, "partition": 4}, id=f"timestamp {kind}") for kind in (t.TimestampNTZType(), t.LongType(), t.StringType(), OTHER)),
+        pytest.param({"value": t.StringType()}, "t", {"value": 0}, id="value alone"),
+        pytest.param({"x": OTHER, "value": t.BinaryType(), "y": t.LongType(), "key": t.StringType()}, "t", {"value": 1, "key": 3}, id="any order"),
+        pytest.param({"value": t.StringType(), "Key": t.LongType()}, "t", {"value": 0}, id="names are case-sensitive"),
+        pytest.param({"value": t.StringType(), "headers": STRICT_HEADERS}, "t", {"value": 0, "headers": 1}, id="nullability of headers"),
         # What does no harm.
-        *(pytest.param({"other": other, "value": StringType()}, "t", {"value": 1}, id=str(other)) for other in (DayTimeIntervalType(), VariantType(), DecimalType(38, 18), ArrayType(YearMonthIntervalType()))),
+        *(pytest.param({"other": other, "value": t.StringType()}, "t", {"value": 1}, id=str(other)) for other in (t.DayTimeIntervalType(), t.VariantType(), t.DecimalType(38, 18), t.ArrayType(t.YearMonthIntervalType()))),
     ],
 )  # fmt: skip
 def test_columns_are_found_by_their_names(columns, topic, expected):
@@ -646,17 +540,9 @@ def test_columns_are_found_by_their_names(columns, topic, expected):
 
 
 def test_the_topic_option_overrides_a_topic_column_of_any_type():
-    columns = columns_of(value=StringType(), topic=LongType())
+    columns = columns_of(value=t.StringType(), topic=t.LongType())
     assert row_planning.find_columns(columns, "t").topic_option == "t"
     assert find_refusal(columns, None).startswith("topic attribute unsupported type bigint")
-
-
-def with_headers(kind):
-    words = f"headers attribute unsupported type {kind.simpleString()}. headers must be a(n) "
-    return {
-        "value": StringType(),
-        "headers": kind,
-    }, words + "array<struct<key:string,value:binary>>"
 
 
 NO_TOPIC = "topic option required when no 'topic' attribute is present. "
@@ -665,29 +551,24 @@ NO_TOPIC = "topic option required when no 'topic' attribute is present. "
 @each_row(
     ("columns", "message"),
     [
-        ({"value": StringType()}, NO_TOPIC + "Use the topic option for setting a topic."),
-        ({"topic": StringType()}, "Required attribute 'value' not found"),
-        ({"topic": StringType(), "Value": StringType()}, "Required attribute 'value' not found. "),
+        ({"value": t.StringType()}, NO_TOPIC + "Use the topic option for setting a topic."),
+        ({"topic": t.StringType()}, "Required attribute 'value' not found"),
+        ({"topic": t.StringType(), "Value": t.StringType()}, "Required attribute 'value' not found. "),
         ({}, NO_TOPIC),
-        ({**FULL, "key": IntegerType()}, "key attribute unsupported type int. key must be a(n) string or binary"),
-        ({**FULL, "value": DecimalType(2, 1)}, "value attribute unsupported type decimal(2,1). value must be a(n) string or binary"),
-        ({**FULL, "topic": BinaryType()}, "topic attribute unsupported type binary. topic must be a(n) string"),
-        ({**FULL, "partition": LongType()}, "partition attribute unsupported type bigint. partition must be a(n) int"),
-        ({**FULL, "partition": ShortType()}, "partition attribute unsupported type smallint. partition must be a(n) int"),
+        ({**FULL, "key": t.IntegerType()}, "key attribute unsupported type int. key must be a(n) string or binary"),
+        ({**FULL, "value": t.DecimalType(2, 1)}, "value attribute unsupported type decimal(2,1). value must be a(n) string or binary"),
+        ({**FULL, "topic": t.BinaryType()}, "topic attribute unsupported type binary. topic must be a(n) string"),
+        ({**FULL, "partition": t.LongType()}, "partition attribute unsupported type bigint. partition must be a(n) int"),
+        ({**FULL, "partition": t.ShortType()}, "partition attribute unsupported type smallint. partition must be a(n) int"),
         *(
-            (({**FULL, **columns}), message)
-            for columns, message in map(
-                with_headers,
-                (
-                    StringType(),
-                    ArrayType(StringType()),
-                    MapType(StringType(), BinaryType()),
-                    headers_of(BinaryType(), BinaryType()),
-                    headers_of(StringType(), StringType()),
-                    headers_of(StringType(), BinaryType(), ("name", "value")),
-                    headers_of(BinaryType(), StringType(), ("value", "key")),
-                    ArrayType(StructType([StructField("key", StringType())])),
-                ),
+            ({**FULL, "headers": kind}, f"headers attribute unsupported type {kind.simpleString()}. headers must be a(n) array<struct<key:string,value:binary>>")
+            for kind in (
+                *(t.StringType(), t.ArrayType(t.StringType()), t.MapType(t.StringType(), t.BinaryType())),
+                headers_of(t.BinaryType(), t.BinaryType()),
+                headers_of(t.StringType(), t.StringType()),
+                headers_of(t.StringType(), t.BinaryType(), ("name", "value")),
+                headers_of(t.BinaryType(), t.StringType(), ("value", "key")),
+                t.ArrayType(columns_of(key=t.StringType())),
             )
         ),
     ],
@@ -698,39 +579,41 @@ def test_columns_that_are_missing_or_of_another_type(columns, message):
 
 def test_two_columns_of_one_name_are_refused():
     """Spark makes no Arrow batch of them; a wrong type is told first, as by the JVM sink."""
-    twice = StructType([StructField("value", StringType()), StructField("value", LongType())])
+    twice = t.StructType(
+        [t.StructField("value", t.StringType()), t.StructField("value", t.LongType())]
+    )
     assert find_refusal(twice).startswith("column 'value' is there 2 times: ")
-    wrong = StructType([StructField("value", LongType()), StructField("value", StringType())])
+    wrong = t.StructType(
+        [t.StructField("value", t.LongType()), t.StructField("value", t.StringType())]
+    )
     assert find_refusal(wrong).startswith("value attribute unsupported type bigint")
 
 
 # --- what Spark cannot hand over ------------------------------------------------------------------
 
 
-class Months(UserDefinedType):
+class Months(t.UserDefinedType):
     @classmethod
     def sqlType(cls):  # noqa: N802
-        return YearMonthIntervalType()
+        return t.YearMonthIntervalType()
 
 
 @pytest.mark.parametrize(
     ("other", "problem"),
     [
-        (YearMonthIntervalType(), "has the type interval year to month"),
-        (CalendarIntervalType(), "has the type interval"),
-        (ArrayType(CalendarIntervalType()), "has the type interval"),
-        (MapType(StringType(), CalendarIntervalType()), "has the type interval"),
+        (t.YearMonthIntervalType(), "has the type interval year to month"),
+        (t.CalendarIntervalType(), "has the type interval"),
+        (t.ArrayType(t.CalendarIntervalType()), "has the type interval"),
+        (t.MapType(t.StringType(), t.CalendarIntervalType()), "has the type interval"),
         (Months(), "has the type interval year to month"),
-        (ArrayType(StructType([StructField("a", LongType()), StructField("a", LongType())])), "has the field 'a' more than once"),
+        (t.ArrayType(t.StructType([t.StructField("a", t.LongType()), t.StructField("a", t.LongType())])), "has the field 'a' more than once"),
     ],
     ids=str,
 )  # fmt: skip
 def test_a_column_that_is_not_written_and_cannot_be_handed_over(other, problem):
     """In a stream, Spark looks at none of these itself."""
-    fields = [StructField("other", other), StructField("value", StringType())]
-    with pytest.raises(SchemaError) as raised:
-        row_planning.find_columns(StructType(fields), "t")
-    assert sentence(raised.value) == (
+    told = find_refusal(columns_of(other=other, value=t.StringType()))
+    assert sentence(told) == (
         f"column 'other' {problem}: Spark cannot hand that to a Python sink, which gets all "
         "columns, also those that are not written. Select only the columns of a record, each "
         'once: .select("value")'
@@ -738,10 +621,12 @@ def test_a_column_that_is_not_written_and_cannot_be_handed_over(other, problem):
 
 
 def test_a_column_of_the_record_that_cannot_be_handed_over_is_not_advised():
-    columns = columns_of(value=StringType(), months=YearMonthIntervalType())
+    columns = columns_of(value=t.StringType(), months=t.YearMonthIntervalType())
     with pytest.raises(
         SchemaError, match=r"Cast it in the DataFrame, or drop it \[PKS-COLUMN-004\]$"
     ):
         row_planning.check_handed_over(columns, ["value", "months"])
-    twice = StructType([StructField("value", StringType()), StructField("value", StringType())])
+    twice = t.StructType(
+        [t.StructField("value", t.StringType()), t.StructField("value", t.StringType())]
+    )
     assert sentence(find_refusal(twice)).endswith("Rename one of them in the DataFrame, or drop it")

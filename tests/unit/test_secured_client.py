@@ -1,10 +1,12 @@
 """A client that brokers authenticate, refuse or quote, or whose credentials are replaced."""
 
+import contextlib
 import dataclasses
 import logging
 import random
 import ssl
 from datetime import datetime, timezone
+from unittest import mock
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -23,8 +25,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.localkafka import certificates
 from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.network.admin import DEFAULT_SETTINGS, AdminClient
-from spark_kafka_sink.network.channels import Connected, Disconnected, Received
-from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.channels import Disconnected
 from spark_kafka_sink.network.transport import LookUp, Resolver, look_up
 from spark_kafka_sink.producer.producer import ProducerPool
 from spark_kafka_sink.protocol import schema, types
@@ -50,7 +51,6 @@ from spark_kafka_sink.security.security import Security
 from spark_kafka_sink.security.tls import BROKERS, TlsErrorContext, explain
 from tests.property.message_values import REQUEST_TYPES
 from tests.simulation.time import SimClock
-from tests.unit.frames import answer_frame
 from tests.unit.scripted_network import LoseConnection, ScriptedNetwork, Silence
 
 NODE = Node(1, "broker.example", 9092)
@@ -118,17 +118,8 @@ def world():
     return World()
 
 
-@pytest.fixture
-def in_clear():
-    return World(is_authenticated=False)
-
-
 def lose(asked):
     raise LoseConnection
-
-
-def say_nothing(asked):
-    raise Silence
 
 
 REFUSED = SaslAuthenticateResponse(
@@ -195,6 +186,10 @@ def test_a_connection_lost_in_the_middle_of_sasl_is_made_again(world):
 
 def test_a_broker_that_hangs_in_the_middle_of_sasl(world):
     """It has the time of any request."""
+
+    def say_nothing(asked):
+        raise Silence
+
     world.answers[SaslAuthenticateRequest] = say_nothing
     told = world.refusal(BootstrapError)
     assert "not authenticated within kafka.request.timeout.ms = 30000" in told
@@ -210,15 +205,15 @@ def test_tls_that_refuses_ends_the_wait(world):
     assert "broker.example: expired" in world.refusal()
 
 
-def test_a_listener_with_sasl_that_is_not_asked_for_it(in_clear):
+def test_a_listener_with_sasl_that_is_not_asked_for_it():
     """It answers ApiVersions, and ends the connection at the next request."""
+    in_clear = World(is_authenticated=False)
     in_clear.answers[MetadataRequest] = lose
     told = in_clear.refusal((BootstrapError, BrokerError))
     for words in ("before the first answer", "kafka.security.protocol", "SASL_SSL"):
         assert words in told
-
-
-def test_a_connection_that_has_answered_is_just_lost(in_clear):
+    # A connection that has answered is just lost.
+    del in_clear.answers[MetadataRequest]
     in_clear.ask()
     in_clear.answers[MetadataRequest] = lose
     in_clear.network.lose(1)
@@ -353,135 +348,9 @@ def test_no_words_of_a_broker_are_decoded_as_they_are():
     assert [(m.__name__, name) for m, name, spec in words if spec.wire_type is not types.TEXT] == []
 
 
-# --- connections of credentials that were replaced -------------------------------------------------
+# --- which credentials were replaced ---------------------------------------------------------------
 
 AUTHORITY = Authority()
-
-
-class RotatingWorld:
-    """A client and one broker, which keeps its answers back while ``is_silent``."""
-
-    def __init__(self, expires_after_ms=None):
-        self.clock = SimClock(0)
-        self.is_silent = False
-        self.network = ScriptedNetwork(
-            {1: NODE}, self.clock, self._answer, {MetadataRequest: (0, 12)}
-        )
-        self._connect = self.network.connect
-        self.network.connect = self._connect_with_certificate
-        self.expires_after_ms = expires_after_ms
-        settings = DEFAULT_SETTINGS._replace(max_in_flight_requests_per_connection=5)
-        self.client = NetworkClient(settings, self.network, self.clock, random.Random(1))
-        self.answered = []
-
-    def _connect_with_certificate(self, channel_id, address, host):
-        self._connect(channel_id, address, host)
-        if self.expires_after_ms is not None:
-            at_ms = self.clock.timestamp_ms() + self.expires_after_ms
-            events = self.network._events
-            events[-1] = Connected(channel_id, at_ms)
-
-    def _answer(self, asked):
-        if self.is_silent:
-            raise Silence
-        return MetadataResponse()
-
-    def is_ready(self):
-        return self.client.ready(NODE, self.clock.now_ms())
-
-    def become_ready(self):
-        while not self.is_ready():
-            self.client.poll(0, self.clock.now_ms())
-
-    def send(self):
-        now_ms = self.clock.now_ms()
-        self.client.send(NODE, MetadataRequest(), now_ms, lambda r, _: self.answered.append(r))
-        self.client.poll(0, now_ms)
-
-    def answer_what_waits(self):
-        protocol = self.client._connections[NODE.node_id].protocol
-        (sent,) = protocol.in_flight
-        frame = answer_frame(sent.request, sent.version, sent.correlation_id, MetadataResponse())
-        (channel_id,) = self.client._by_channel
-        self.network._events.append(Received(channel_id, frame))
-
-    @property
-    def connects(self):
-        return len(self.network.connects)
-
-
-@pytest.fixture
-def rotating():
-    return RotatingWorld()
-
-
-def test_no_request_is_sent_on_a_connection_of_before(rotating):
-    rotating.become_ready()
-    rotating.send()
-    rotating.client.renew_connections()
-    assert not rotating.is_ready()
-    rotating.become_ready()
-    assert (rotating.connects, len(rotating.answered)) == (2, 1)
-    assert rotating.client.last_failure(NODE) is None, "nothing went wrong: there is no back-off"
-    assert rotating.clock.now_ms() == 0
-    rotating.send()
-    assert rotating.connects == 2
-    # One that nobody uses any more is closed, too.
-    rotating.client.renew_connections()
-    rotating.client.poll(0, rotating.clock.now_ms())
-    assert not rotating.client._by_channel
-    assert rotating.connects == 2
-
-
-def test_what_is_in_flight_is_answered_first(rotating):
-    rotating.become_ready()
-    rotating.is_silent = True
-    rotating.send()
-    waiting = rotating.client._connections[NODE.node_id].in_flight
-    rotating.client.renew_connections()
-    for _ in range(3):
-        rotating.client.poll(0, rotating.clock.now_ms())
-        assert not rotating.is_ready()
-    assert rotating.connects == 1
-    assert len(waiting) == 1
-    rotating.answer_what_waits()
-    rotating.become_ready()
-    assert (rotating.connects, len(rotating.answered)) == (2, 1)
-
-
-def test_one_that_is_being_made_with_the_former_key_takes_no_request(rotating):
-    while not rotating.connects:
-        rotating.is_ready()
-        rotating.client.poll(0, rotating.clock.now_ms())
-    assert not rotating.is_ready()
-    rotating.client.renew_connections()
-    rotating.become_ready()
-    assert rotating.connects == 2
-
-
-def test_no_connection_outlives_its_certificate():
-    world = RotatingWorld(expires_after_ms=60_000)
-    world.become_ready()
-    world.clock.ms = 59_999
-    assert world.is_ready()
-    world.clock.ms = 60_000
-    assert not world.is_ready()
-    world.become_ready()
-    assert world.connects == 2
-    world.clock.ms = 119_999
-    assert world.is_ready()
-    world.client.poll(1_000_000, world.clock.now_ms())
-    world.client.poll(0, world.clock.now_ms())
-    assert not world.client._by_channel, "an idle one ends with it, too"
-
-
-def test_what_has_expired_by_this_clock_is_the_brokers_to_judge():
-    """Else the connection would be made again and again."""
-    world = RotatingWorld(expires_after_ms=-1)
-    world.become_ready()
-    world.clock.ms = 60_000
-    assert world.is_ready()
-    assert world.connects == 1
 
 
 @pytest.mark.parametrize("year", [1999, 2026, 2049, 2050, 9998, 9999])
@@ -496,9 +365,6 @@ def test_when_a_certificate_expires(year, monkeypatch):
     for size in range(0, len(data), 37):
         assert expires_at_ms(data[:size]) is None
     assert expires_at_ms(bytes.fromhex("300430020500")) is None, "too few parts"
-
-
-# --- which credentials were replaced ---------------------------------------------------------------
 
 
 @pytest.fixture
@@ -595,32 +461,23 @@ def test_a_key_or_variable_that_is_gone_is_not_used(folder, monkeypatch):
 
 def test_a_producer_and_an_admin_client_that_are_kept_notice_it(folder):
     """Before the next task."""
-    asked, config = [], config_of(folder)
+    config, pool = config_of(folder), ProducerPool()
 
-    def renew():
-        asked.append(True)
+    def notices_once(client, look):
+        with mock.patch.object(client, "renew_connections") as renew:
+            look()
+            assert not renew.called
+            write_private(folder / "client.pem", AUTHORITY.issue("alice").pem())
+            look()
+            look()
+            renew.assert_called_once_with()
 
-    def notices_once(look):
-        asked.clear()
-        look()
-        assert asked == []
-        write_private(folder / "client.pem", AUTHORITY.issue("alice").pem())
-        look()
-        look()
-        assert asked == [True]
+    with contextlib.closing(pool.acquire(config, [])) as producer:
 
-    pool = ProducerPool()
-    producer = pool.acquire(config, [])
+        def next_task():
+            pool.release(config, producer)
+            assert pool.acquire(config, []) is producer
 
-    def next_task():
-        pool.release(config, producer)
-        assert pool.acquire(config, []) is producer
-
-    try:
-        producer.client.renew_connections = renew
-        notices_once(next_task)
-    finally:
-        producer.close()
+        notices_once(producer.client, next_task)
     with AdminClient.of(config) as admin:
-        admin._client.renew_connections = renew
-        notices_once(admin.renew_if_credentials_changed)
+        notices_once(admin._client, admin.renew_if_credentials_changed)

@@ -23,7 +23,8 @@ DEADLINE_S = 60
     [
         pytest.param(100, 1000, NO_JITTER, {}, [100, 200, 400, 800, 1000, 1000], id="doubles"),
         pytest.param(10, 1000, NO_JITTER, {"multiplier": 3}, [10, 30, 90, 270], id="multiplier"),
-        pytest.param(100, 1000, LOWEST, {}, [80, 160], id="jitter is a fifth less"),
+        # Java's caps the term, then jitters: tasks that lost a broker together reconnect one by one.
+        pytest.param(100, 1000, LOWEST, {}, [80, 160, 320, 640, 800, 800], id="a fifth less"),
         pytest.param(100, 1000, HIGHEST, {}, [119, 239], id="or more"),
         pytest.param(900, 1000, HIGHEST, {}, [1000] * 5, id="never exceeds the maximum"),
         pytest.param(50, 1000, LOWEST, {"jitter": 0}, [50, 100, 200], id="without jitter"),
@@ -39,17 +40,6 @@ def test_back_off(initial_ms, max_ms, chance, more, pauses):
     assert [backoff.backoff_ms(attempt) for attempt in range(len(pauses))] == pauses
 
 
-def test_jitter_goes_on_at_the_maximum():
-    """Java's caps the term, then jitters: tasks that lost a broker together do not reconnect together."""
-    assert ExponentialBackoff(100, 1000, LOWEST).backoff_ms(20) == 800
-
-
-@pytest.mark.parametrize("attempts", [31, 1_000, 10**6, 10**30])
-def test_any_number_of_attempts(attempts):
-    """Float powers overflow at 2**1024; a task may retry for days."""
-    assert ExponentialBackoff(100, 1000, NO_JITTER).backoff_ms(attempts) == 1000
-
-
 def test_every_pause_is_within_its_bounds_and_they_spread():
     backoff = ExponentialBackoff(100, 10_000, random.Random(1))
     seen = [backoff.backoff_ms(3) for _ in range(2_000)]
@@ -62,7 +52,7 @@ def test_every_pause_is_within_its_bounds_and_they_spread():
 @each_row("max_ms", [0, 1, INT_MAX, LONG_MAX])
 def test_a_back_off_stays_below_its_maximum(initial_ms, max_ms):
     backoff = ExponentialBackoff(initial_ms, max_ms, random.Random(1))
-    assert all(0 <= backoff.backoff_ms(n) <= max_ms for n in (0, 1, 10, 62, 63, 64, 10_000))
+    assert all(0 <= backoff.backoff_ms(n) <= max_ms for n in (0, 1, 10, 62, 63, 64, 10_000, 10**30))
 
 
 # --- for ever -------------------------------------------------------------------------------------

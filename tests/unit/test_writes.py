@@ -309,6 +309,10 @@ class TestDataSource:
         with pytest.raises(ConfigError, match=r"needs kafka\.sasl\.username"):
             KafkaSinkDataSource({**OPTIONS, **login}).writer(ONE_COLUMN, False)
 
+    def test_a_table_of_sql_passes_no_options(self):
+        with pytest.raises(ConfigError, match=r"CREATE TABLE … USING, INSERT.*df\.write"):
+            KafkaSinkDataSource({}).writer(ONE_COLUMN, False)
+
     def test_the_process_that_commits_plans_nothing(self, monkeypatch):
         """All is written: a cluster that is away, or other transactional ids, must not end that."""
 

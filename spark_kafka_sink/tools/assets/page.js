@@ -29,9 +29,10 @@
     ["throttle_ms", "T", "--slow", "ms of pauses for quotas"]];
 
   const time = ms => new Date(ms).toISOString().slice(0, 19).replace("T", " ");
+  const queryOf = i => data.queries[data.points.query[i]] || "";
   const named = i => {
     const p = data.points, first = p.first[i], last = p.last[i];
-    return first === last ? "batch " + first : "batches " + first + "–" + last;
+    return (first === last ? "batch " + first : "batches " + first + "–" + last) + (queryOf(i) && " of " + queryOf(i));
   };
   const troubles = i => MARKS.filter(([key]) => data.points[key][i] > 0)
     .map(([key, , , words]) => shown(data.points[key][i]) + " " + words);
@@ -98,7 +99,7 @@
       scales: {x: {time: false, range: (u, low, high) => count === 1 ? [-0.5, 0.5] : [low - 0.5, high + 0.5]},
         y: {range: (u, low, high) => [0, high > 0 ? high * 1.05 : 1]}},
       cursor: {sync: {key: "batches", setSeries: false}, drag: {x: true, y: false}},
-      axes: [{...axis(""), size: 34, labelSize: 0, incrs: [1, 2, 5, 10, 20, 50, 100, 200],
+      axes: [{...axis(""), ...(Object.keys(data.queries).length ? {size: 50, space: 100} : {size: 34}), labelSize: 0, incrs: [1, 2, 5, 10, 20, 50, 100, 200],
           values: (u, at) => at.map(i => Number.isInteger(i) && i >= 0 && i < count ? shownBatch(i) : "")},
         {...axis(spec.unit), values: (u, at) => at.map(shown)}],
       series: [{label: "batch", value: (u, i) => i == null ? "–" : named(i) + ", " + time(data.points.time_ms[i])},
@@ -128,7 +129,10 @@
     };
     asTable(figure, lines);
   };
-  const shownBatch = i => String(data.points.first[i]);
+  const shownBatch = i => {
+    const query = queryOf(i);
+    return data.points.first[i] + (query && "\n" + (query.length > 14 ? query.slice(0, 13) + "…" : query));
+  };
   const extremes = (lines, unit) => lines.map(one => {
     const known = one.raw.filter(v => v != null);
     return known.length ? `${one.name}: ${shown(Math.min(...known))} to ${shown(Math.max(...known))} ${unit}.` : "";

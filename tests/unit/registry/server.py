@@ -10,12 +10,15 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from uuid import UUID
 
 import pytest
+from pyspark.sql.types import StructField, StructType
 
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.registry.client import RegistryClient
 from spark_kafka_sink.registry.schemas import SchemaRequest, find
+from spark_kafka_sink.spark.planning import plan_schemas
+from spark_kafka_sink.spark.row_planning import plan_rows
 from tests.unit.security import token_endpoints
 
 
@@ -189,6 +192,16 @@ def options(url, **more):
             **named,
         }
     )
+
+
+def columns_of(is_nullable=True, **columns):
+    return StructType([StructField(name, kind, is_nullable) for name, kind in columns.items()])
+
+
+def planned_rows(registry, columns, **more):
+    """As the driver plans them."""
+    made = options(registry.url, **more)
+    return plan_schemas(plan_rows(columns, made), made)[0]
 
 
 def request_of(given, text=TEXT, **more):

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from types import ModuleType
 
 import pytest
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType
 
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, SchemaError, sentence
 from spark_kafka_sink.base.text import MOST_SHOWN
@@ -20,7 +20,17 @@ from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows
 from tests.formats.protobuf_files import add_field, add_map, descriptor_set, file_of
 from tests.tables import each_row
-from tests.unit.registry.server import OTHER, TEXT, found, options, paths, refusal, request_of
+from tests.unit.registry.server import (
+    OTHER,
+    TEXT,
+    columns_of,
+    found,
+    options,
+    paths,
+    planned_rows,
+    refusal,
+    request_of,
+)
 
 # --- subjects by a function ---------------------------------------------------------------------
 
@@ -38,7 +48,8 @@ def subjects(monkeypatch):
     def failing(topic, is_key, record_name):
         raise LookupError("no such team")
 
-    module.named, module.failing, module.nothing = named, failing, lambda *_: None
+    module.named, module.failing = named, failing
+    module.nothing, module.empty = lambda *_: None, lambda *_: ""
     monkeypatch.setitem(sys.modules, "subjects", module)
     return called
 
@@ -55,6 +66,7 @@ def test_a_function_names_the_subject(registry, subjects):
     [
         ("subjects:failing", "strategy=subjects:failing failed: LookupError('no such team')"),
         ("subjects:nothing", "must return the name of a subject, not None"),
+        ("subjects:empty", "must return the name of a subject, not ''"),
         ("subjects:missing", "'subjects:missing' cannot be loaded"),
     ],
 )
@@ -113,7 +125,7 @@ def test_a_reference_to_what_is_not_there(registry, version, words):
 
 def plan_both(url, **more):
     """Of columns, key and value in the same format."""
-    columns = StructType([StructField("id", LongType()), StructField("b", StringType())])
+    columns = columns_of(id=LongType(), b=StringType())
     given = {"value_format": "avro", "key_format": "avro", "key_columns": "id", **more}
     if given["value_format"] == "json":
         given |= {"value_schema_id_prefix": "true", "key_schema_id_prefix": "true"}
@@ -131,7 +143,6 @@ NAMED = {"avro_record_name": "topLevelRecord"}
 @pytest.mark.parametrize(
     ("chosen", "kind", "words"),
     [
-        ("RecordNameStrategy", "avro", "both have the subject 'topLevelRecord'"),
         ("RecordNameStrategy", "avro", "set key.subject.name.strategy=TopicNameStrategy, or key.avro.schema, with"),
         ("TopicRecordNameStrategy", "avro", "both have the subject 't-topLevelRecord'"),
         ("TopicRecordNameStrategy", "json", "or key.json.schema, with another title"),
@@ -147,7 +158,11 @@ def test_key_and_value_with_one_subject_are_refused_before_anything_is_registere
     assert registry.asked == []
 
 
-def test_key_and_value_with_subjects_of_their_own(registry):
+def test_key_and_value_with_subjects_of_their_own_and_of_one_schema_with_one(registry):
+    same = {"value_columns": "id", **strategies("RecordNameStrategy", "RecordNameStrategy")}
+    plan_both(registry.url, **same, **NAMED)
+    assert [*registry.subjects] == ["topLevelRecord"]
+    registry.subjects.clear()
     plan_both(registry.url, **strategies("RecordNameStrategy", "TopicNameStrategy"), **NAMED)
     assert [*registry.subjects] == ["topLevelRecord", "t-key"]
 
@@ -164,72 +179,48 @@ def test_a_derived_schema_whose_name_is_the_subject_needs_one(registry, kind, ne
     plan_both(registry.url, **strategies("TopicRecordNameStrategy", "TopicNameStrategy"))
 
 
-def test_key_and_value_of_one_schema_may_have_one_subject(registry):
-    same = {"value_columns": "id", **strategies("RecordNameStrategy", "RecordNameStrategy")}
-    plan_both(registry.url, **same, **NAMED)
-    assert [*registry.subjects] == ["topLevelRecord"]
-
-
-def planned_rows(registry, columns, **more):
-    made = options(registry.url, **more)
-    rows, _ = plan_schemas(plan_rows(columns, made), made)
-    return rows.plan
-
-
-ID = StructType([StructField("id", LongType())])
+ID = columns_of(id=LongType())
 BY_RECORD = {"value_subject_name_strategy": "RecordNameStrategy"}
 
 
 @pytest.mark.parametrize(("kind", "text"), [("avro", TEXT), ("json", '{"title":"n.R"}')])
 def test_a_given_schema_has_the_name_of_its_subject(registry, kind, text):
-    columns = StructType([StructField("a", IntegerType(), False)])
+    columns = columns_of(False, a=IntegerType())
     given = {f"value_{kind}_schema": text, "value_schema_id_prefix": "true", **BY_RECORD}
     planned_rows(registry, columns, value_format=kind, **given)
     assert [*registry.subjects] == ["n.R"]
 
 
-def test_the_subject_of_a_records_name_has_the_latest_schema(registry):
+def test_the_subject_of_a_records_name_has_the_latest_schema_and_an_id_needs_no_subject(registry):
     registry.add("topLevelRecord", {"schema": ONLY_ID})
     given = {"use_latest_version": "true", **BY_RECORD}
-    plan = planned_rows(registry, ID, **given, **NAMED)
-    assert plan.value.plan.prefix == b"\0\0\0\0\1"
+    for chosen in ({**given, **NAMED}, {"use_schema_id": "1", **BY_RECORD}):
+        assert planned_rows(registry, ID, **chosen).plan.value.plan.prefix == b"\0\0\0\0\1"
     as_json = {"value_format": "json", "value_schema_id_prefix": "true", **given}
     with pytest.raises(ConfigError, match="derived from columns needs use.schema.id: "):
         planned_rows(registry, ID, **as_json)
 
 
-def test_a_schema_that_is_asked_for_by_its_id_needs_no_subject(registry):
-    registry.add("t-value", {"schema": ONLY_ID})
-    plan = planned_rows(registry, ID, use_schema_id="1", **BY_RECORD)
-    assert plan.value.plan.prefix == b"\0\0\0\0\1"
-
-
 def test_a_given_schema_is_written_with_what_it_builds_on(registry):
     registry.add("home", {"schema": HOME})
-    home = StructType([StructField("z", IntegerType(), False)])
-    columns = StructType([StructField("h", home, False)])
+    home = columns_of(False, z=IntegerType())
+    columns = columns_of(False, h=home)
     given = {**built_on_home(), "latest_compatibility_strict": "false"}
-    assert '"z"' in planned_rows(registry, columns, **given).value.plan.avro_schema
-    columns = StructType([*columns.fields, StructField("extra", StringType())])
+    assert '"z"' in planned_rows(registry, columns, **given).plan.value.plan.avro_schema
+    columns = columns_of(h=home, extra=StringType())
     # No option about the registry's latest schema would help.
     with pytest.raises(SchemaError, match=r"^the Avro schema has no field for \['extra'\]"):
         planned_rows(registry, columns, **built_on_home())
 
 
-def test_a_key_without_a_schema_is_written_as_it_is(registry):
-    columns = StructType([*ID.fields, StructField("key", StringType())])
-    plan = planned_rows(registry, columns)
+def test_what_is_encoded_already_is_written_as_it_is(registry):
+    plan = planned_rows(registry, columns_of(id=LongType(), key=StringType())).plan
     assert [*registry.subjects] == ["t-value"]
     assert (plan.key.plan, plan.key.prefix) == (None, b"")
-
-
-def test_encoded_values_come_with_the_columns_that_are_there(registry):
     registry.add("t-value", {"schema": ONLY_ID})
-    columns = StructType(
-        [StructField("partition", IntegerType()), StructField("value", BinaryType())]
-    )
     raw = {"value_format": "raw", "value_schema_id_prefix": "true", "use_schema_id": "1"}
-    plan = planned_rows(registry, columns, **raw)
+    columns = columns_of(partition=IntegerType(), value=BinaryType())
+    plan = planned_rows(registry, columns, **raw).plan
     assert (plan.key, plan.kept) == (None, (("partition", 0),))
 
 
@@ -240,20 +231,23 @@ LATEST_AS_PREFIX = {"value_schema_id_prefix": "true", "use_latest_version": "tru
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "option"),
     [
-        ({"use_latest_version": "true"}, "set latest.compatibility.strict=false to leave them out, or value.columns to"),
-        ({"use_schema_id": "1"}, "of the value: set id.compatibility.strict=false to leave them out, or value.columns to"),
+        ({"use_latest_version": "true"}, "latest.compatibility.strict"),
+        ({"use_schema_id": "1"}, "id.compatibility.strict"),
     ],
-)  # fmt: skip
-def test_columns_that_the_registrys_schema_does_not_have(registry, given, words):
+)
+def test_columns_that_the_registrys_schema_does_not_have(registry, given, option):
     registry.add("t-value", {"schema": ONLY_ID})
-    columns = StructType([*ID.fields, StructField("extra", StringType())])
+    columns = columns_of(id=LongType(), extra=StringType())
     with pytest.raises(SchemaError) as refused:
         planned_rows(registry, columns, **given)
     assert "the registry's schema 1" in str(refused.value)
+    assert "None" not in str(refused.value), "of an id no version is known"
     assert "has no field for ['extra']" in str(refused.value)
-    assert words in str(refused.value)
+    assert f"set {option}=false to leave them out, or value.columns to" in str(refused.value)
+    plan = planned_rows(registry, columns, **given, **{option.replace(".", "_"): "false"}).plan
+    assert [field.name for field in plan.value.plan.fields] == ["id"]
 
 
 def test_a_schema_of_the_registry_that_is_no_record_is_told(registry):
@@ -267,7 +261,7 @@ UNION = [
     {"type": "record", "name": "n.A", "fields": [{"name": "id", "type": "long"}]},
     {"type": "record", "name": "n.B", "fields": [{"name": "ID", "type": "long"}]},
 ]
-ID_AND_MORE = StructType([*ID.fields, StructField("more", LongType())])
+ID_AND_MORE = columns_of(id=LongType(), more=LongType())
 
 
 def test_columns_that_no_branch_of_a_union_has_are_left_out_if_that_is_asked_for(registry):
@@ -276,7 +270,7 @@ def test_columns_that_no_branch_of_a_union_has_are_left_out_if_that_is_asked_for
     with pytest.raises(SchemaError, match=r"has no field for \['more'\]"):
         planned_rows(registry, ID_AND_MORE, **given)
     given["latest_compatibility_strict"] = "false"
-    plan = planned_rows(registry, ID_AND_MORE, **given).value.plan
+    plan = planned_rows(registry, ID_AND_MORE, **given).plan.value.plan
     assert ([field.name for field in plan.fields], plan.avro_record) == (["id"], "n.B")
     del given["avro_record_name"]
     with pytest.raises(SchemaError, match=r"several branches .* n\.A, n\.B"):
@@ -452,8 +446,7 @@ def options_without_registry(**given):
 
 def planned(url, **given):
     made = options(url, **given) if url else options_without_registry(**given)
-    rows, _ = plan_schemas(plan_rows(ID, made), made)
-    return rows.plan.value
+    return plan_schemas(plan_rows(ID, made), made)[0].plan.value
 
 
 def prefix(url, **given):
@@ -501,7 +494,7 @@ def test_a_message_of_the_registry_needs_protobufs_package(registry, monkeypatch
 
 
 def test_no_column_is_left_out_of_a_given_message(registry, descriptor_file):
-    columns = StructType([*ID.fields, StructField("extra", StringType())])
+    columns = columns_of(id=LongType(), extra=StringType())
     given = {**descriptor_file, "latest_compatibility_strict": "false"}
     with pytest.raises(KafkaSinkError, match="extra"):
         planned_rows(registry, columns, **given)
@@ -566,8 +559,7 @@ def test_a_json_schema_without_the_id_is_told():
     assert any("'value.json.schema' has no effect without value.schema.id" in n for n in notes)
 
 
-HOME_TYPE = StructType([StructField("city", StringType())])
-COLUMNS = StructType([StructField("id", LongType()), StructField("home", HOME_TYPE)])
+COLUMNS = columns_of(id=LongType(), home=columns_of(city=StringType()))
 LATEST = {"use_latest_version": "true"}
 CITY = "'home.city' is written as string, and the schema has integer"
 
@@ -579,8 +571,7 @@ def nothing_noted(monkeypatch):
 
 def json_plan(registry, **more):
     json_format = {"value_format": "json", "value_schema_id_prefix": "true"}
-    made = options(registry.url, **{**json_format, **more})
-    return plan_schemas(plan_rows(COLUMNS, made), made)[0]
+    return planned_rows(registry, COLUMNS, **{**json_format, **more})
 
 
 def json_refusal(registry, **more):
@@ -607,18 +598,32 @@ def add_order(registry, city):
     add(registry, "t-value", order, reference("home.json", "home"))
 
 
-@pytest.mark.parametrize("given", [LATEST, {"use_schema_id": "3"}])
-def test_registered_references_are_compared(registry, given):
+@pytest.mark.parametrize(
+    ("given", "option"),
+    [(LATEST, "latest.compatibility.strict"), ({"use_schema_id": "3"}, "id.compatibility.strict")],
+)
+def test_columns_are_compared_with_references_unless_an_option_says_otherwise(
+    registry, given, option
+):
+    """Then references are not asked for."""
     add_order(registry, "integer")
-    assert CITY in json_refusal(registry, **given)
+    words = json_refusal(registry, **given)
+    assert CITY in words
+    assert f"set {option} to false to write them all the same" in words
+    registry.asked.clear()
+    rows = json_plan(registry, **given, **{option.replace(".", "_"): "false"})
+    assert len(registry.asked) == 1
+    assert rows.plan.value.plan.json_schema is None  # tasks have no use for it
+    assert [field.name for field in rows.plan.value.plan.fields] == ["id", "home"]
 
 
-@pytest.mark.parametrize("given", [LATEST, {"use_schema_id": "3"}])
-def test_what_fits_is_written(registry, given, caplog):
+def test_what_fits_is_written_and_else_what_an_option_allows(registry, caplog):
     add_order(registry, "string")
-    plan = json_plan(registry, **given).plan
-    assert plan.value.plan.prefix == b"\x00\x00\x00\x00\x03"
+    assert json_plan(registry, **LATEST).plan.value.plan.prefix == b"\x00\x00\x00\x00\x03"
     assert caplog.text == ""
+    add(registry, "t-value", {"properties": {"id": {"type": "string"}}})
+    assert "'id' is written as" in json_refusal(registry, **LATEST)
+    json_plan(registry, **LATEST, latest_compatibility_strict="false")
 
 
 def test_many_misfits_do_not_hide_what_to_do(registry):
@@ -627,14 +632,6 @@ def test_many_misfits_do_not_hide_what_to_do(registry):
     assert "set latest.compatibility.strict to false" in words
     assert "'19' is required, and no column is it; and more" in words
     assert "'20'" not in words
-
-
-def test_a_long_reference_that_leads_nowhere_does_not_flood_the_log(registry, caplog):
-    add(registry, "t-value", {"$ref": "z" * 5_000})
-    json_plan(registry, **LATEST)
-    (note,) = caplog.messages
-    assert "zzz" in note
-    assert len(note) < 2 * MOST_SHOWN
 
 
 def test_a_schema_is_asked_for_once_that_has_two_names(registry):
@@ -649,17 +646,23 @@ def test_a_schema_is_asked_for_once_that_has_two_names(registry):
     ]
 
 
-def test_what_cannot_be_compared_is_told_and_written(registry, caplog):
+@pytest.mark.parametrize("home", [None, "no JSON"])
+def test_what_cannot_be_compared_is_told_and_written(registry, caplog, home):
+    if home is not None:
+        registry.add("home", {"schema": home, "schemaType": "JSON"})
     order = {"properties": {"home": {"$ref": "home.json"}, "id": {"$ref": "#/$defs/id"}}}
     add(registry, "t-value", order, reference("home.json", "home"))
-    with caplog.at_level(logging.WARNING):
-        json_plan(registry, **LATEST)
-        json_plan(registry, **LATEST)
-    (told,) = caplog.messages
+    json_plan(registry, **LATEST)
+    json_plan(registry, **LATEST)
+    add(registry, "t-value", {"$ref": "z" * 5_000})
+    json_plan(registry, **LATEST)
+    told, long = caplog.messages
     assert told.startswith(
         "use.latest.version=true: what the latest schema of the registry has by the $ref '#/$defs/id', "
         "'home.json' is not compared with the columns of the value"
     )
+    assert "zzz" in long
+    assert len(long) < 2 * MOST_SHOWN
 
 
 def test_values_that_the_schema_does_not_have_are_told_once_and_written(registry, caplog):
@@ -677,27 +680,6 @@ def test_values_that_the_schema_does_not_have_are_told_once_and_written(registry
     ]
 
 
-def test_a_referenced_schema_that_is_no_json_is_not_compared(registry, caplog):
-    registry.add("home", {"schema": "no JSON", "schemaType": "JSON"})
-    order = {"properties": {"home": {"$ref": "home.json"}}}
-    add(registry, "t-value", order, reference("home.json", "home"))
-    json_plan(registry, **LATEST)
-    assert "the $ref 'home.json' is not compared" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("given", "option"),
-    [(LATEST, "latest.compatibility.strict"), ({"use_schema_id": "3"}, "id.compatibility.strict")],
-)
-def test_columns_need_not_be_compared(registry, given, option):
-    """Then references are not asked for."""
-    add_order(registry, "integer")
-    assert f"set {option} to false to write them all the same" in json_refusal(registry, **given)
-    registry.asked.clear()
-    json_plan(registry, **given, **{option.replace(".", "_"): "false"})
-    assert len(registry.asked) == 1
-
-
 def test_the_schema_of_an_id_is_named_in_the_error(registry):
     number = add(registry, "other", {"required": ["gate"]})
     words = json_refusal(registry, use_schema_id=str(number))
@@ -708,25 +690,6 @@ def test_the_schema_of_an_id_is_named_in_the_error(registry):
         "use.schema.id=2: the registry's schema of this id for the value is no JSON"
         in json_refusal(registry, use_schema_id="2")
     )
-
-
-def test_avro_leaves_out_what_the_schema_of_an_id_does_not_have(registry):
-    only_id = '{"type":"record","name":"R","fields":[{"name":"id","type":["null","long"]}]}'
-    registry.add("s", {"schema": only_id})
-    given = {"value_format": "avro", "use_schema_id": "1"}
-    words = json_refusal(registry, **given)
-    assert "set id.compatibility.strict=false to leave them out, or value.columns" in words
-    assert "the registry's schema 1, has no field" in words  # of which no version is known
-    plan = json_plan(registry, **given, id_compatibility_strict="false").plan
-    assert [field.name for field in plan.value.plan.fields] == ["id"]
-
-
-def test_columns_that_do_not_fit_are_written_where_that_is_asked_for(registry):
-    add(registry, "t-value", {"properties": {"id": {"type": "string"}}})
-    assert "'id' is written as" in json_refusal(registry, **LATEST)
-    rows = json_plan(registry, **LATEST, latest_compatibility_strict="false")
-    assert rows.plan.value.plan.json_schema is None  # tasks have no use for it
-    assert [field.name for field in rows.plan.value.plan.fields] == ["id", "home"]
 
 
 def test_a_given_schema_is_not_compared_with_itself(registry):

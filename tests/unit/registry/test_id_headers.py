@@ -4,21 +4,11 @@ import json
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql import types as t
 
 from spark_kafka_sink.formats.encoder import RowsEncoder
 from spark_kafka_sink.record.dead_letters import DeadLetterColumns, Fault
-from spark_kafka_sink.spark.planning import plan_schemas
-from spark_kafka_sink.spark.row_planning import plan_rows
-from tests.unit.registry.server import options
+from tests.unit.registry.server import columns_of, planned_rows
 
 KEY_ID, VALUE_ID = "__key_schema_id", "__value_schema_id"
 IN_HEADERS = {"value_schema_id_location": "header", "key_schema_id_location": "header"}
@@ -28,21 +18,14 @@ NEEDS_A = {
     "name": "R",
     "fields": [{"name": "a", "type": "long"}, {"name": "b", "type": ["null", "string"]}],
 }
-COLUMNS = StructType(
-    [
-        StructField("k", LongType()),
-        StructField("a", LongType()),
-        StructField("b", StringType()),
-        StructField("gone", BooleanType()),
-    ]
-)
+KINDS = {"k": t.LongType(), "a": t.LongType(), "b": t.StringType(), "gone": t.BooleanType()}
+COLUMNS = columns_of(**KINDS)
 ARROW = pa.schema([("k", pa.int64()), ("a", pa.int64()), ("b", pa.string()), ("gone", pa.bool_())])
 
 
 def encoder(registry, columns=COLUMNS, **more):
     """As a task with dead letters has it, and the positions of what it makes."""
-    given = options(registry.url, **{**AVRO, **IN_HEADERS, **more})
-    planned, _ = plan_schemas(plan_rows(columns, given), given)
+    planned = planned_rows(registry, columns, **{**AVRO, **IN_HEADERS, **more})
     return RowsEncoder(planned.plan, returns_faulty_rows=True), planned.positions
 
 
@@ -72,17 +55,10 @@ def test_a_key_that_cannot_be_encoded_leaves_the_value_as_json(registry):
     assert headers_of(found.rows) == [[]]
 
 
-RAW_COLUMNS = StructType([StructField("key", BinaryType()), StructField("value", BinaryType())])
-RAW = {
-    "value_format": "raw",
-    "key_format": "raw",
-    "value_schema_id_prefix": "true",
-    "key_schema_id_prefix": "true",
-    "use_schema_id": "1",
-    "key_use_schema_id": "1",
-    "value_columns": "",
-    "key_columns": "",
-}
+RAW_COLUMNS = columns_of(key=t.BinaryType(), value=t.BinaryType())
+OF_BOTH = {"format": "raw", "schema_id_prefix": "true", "columns": ""}
+RAW = {f"{part}_{name}": value for part in ("key", "value") for name, value in OF_BOTH.items()}
+RAW |= {"use_schema_id": "1", "key_use_schema_id": "1"}
 
 
 def test_null_keys_and_values_that_are_encoded_already(registry):
@@ -95,8 +71,8 @@ def test_null_keys_and_values_that_are_encoded_already(registry):
 
 def test_an_id_that_a_row_brings_along_is_not_that_of_the_schema(registry):
     """As in a copy of a topic: some consumers take the first of two headers, others the last."""
-    entry = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-    columns = StructType([*COLUMNS.fields, StructField("headers", ArrayType(entry))])
+    entry = columns_of(key=t.StringType(), value=t.BinaryType())
+    columns = columns_of(**KINDS, headers=t.ArrayType(entry))
     encode, _ = encoder(registry, columns, value_null_when="gone")
     kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     old = [("x", b"1"), (VALUE_ID, b"old"), (KEY_ID, b"old")]

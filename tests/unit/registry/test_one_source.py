@@ -5,19 +5,12 @@ import json
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import IntegerType, LongType, StringType
 
 from spark_kafka_sink.formats.encoder import RowEncoder
 from spark_kafka_sink.formats.plan import FormatError
-from spark_kafka_sink.spark.planning import plan_schemas
-from spark_kafka_sink.spark.row_planning import plan_rows
 from tests.formats.protobuf_files import add_field, descriptor_set, file_of
-from tests.unit.registry.server import TEXT, found, options, refusal
-
-
-def planned_rows(registry, columns, **more):
-    made = options(registry.url, **more)
-    return plan_schemas(plan_rows(columns, made), made)[0].plan
+from tests.unit.registry.server import TEXT, columns_of, found, planned_rows, refusal
 
 
 def id_in_file(kind, number):
@@ -49,13 +42,13 @@ def test_rows_are_encoded_with_the_schema_whose_id_they_have(
         "value_protobuf_message": "pkg.Root.Id",
         by: "true" if by == "use_latest_version" else str(number),
     }
-    columns = StructType([StructField("id", StringType())])
-    plan = planned_rows(registry, columns, **given).value.plan
+    columns = columns_of(id=StringType())
+    plan = planned_rows(registry, columns, **given).plan.value.plan
     rows = pa.record_batch({"id": ["x"]})
     (value,) = RowEncoder(plan, rows.schema).encode(rows).values.to_pylist()
     assert value == b"\0\0\0\0" + bytes([number]) + b"\4\0\0" + b"\x2a\1x"
     with pytest.raises(FormatError, match="'id' .* cannot hold"):
-        planned_rows(registry, StructType([StructField("id", LongType())]), **given)
+        planned_rows(registry, columns_of(id=LongType()), **given)
 
 
 TWO_INTS = (
@@ -82,9 +75,9 @@ def test_avro_is_written_by_the_text_that_the_registry_has_of_its_id(
         return status, {k: v for k, v in content.items() if k != "schema" or not is_post}
 
     monkeypatch.setattr(registry, "_found", told if tells_text else without_text)
-    columns = StructType([StructField(name, IntegerType()) for name in "ab"])
+    columns = columns_of(a=IntegerType(), b=IntegerType())
     given = {"normalize_schemas": "true", "auto_register_schemas": registers}
-    plan = planned_rows(registry, columns, value_avro_schema=TWO_INTS, **given).value.plan
+    plan = planned_rows(registry, columns, value_avro_schema=TWO_INTS, **given).plan.value.plan
     rows = pa.record_batch({"a": pa.array([1], pa.int32()), "b": pa.array([2], pa.int32())})
     (value,) = RowEncoder(plan, rows.schema).encode(rows).values.to_pylist()
     assert value == b"\0\0\0\0\1" + b"\4\2"
@@ -125,9 +118,9 @@ def test_the_schemas_of_keys_and_values_are_chosen_apart(registry, given, latest
     for part, number in FIRST_ID.items():
         assert registry.add(f"t-{part}", {"schema": OF_A.replace('"R"', f'"R{part}"')}) == number
         registry.metadata[number] = {"o": "1"}
-    columns = StructType([StructField("a", IntegerType())])
+    columns = columns_of(a=IntegerType())
     both = {"key_format": "avro", "key_columns": "a", "value_columns": "a"}
-    plan = planned_rows(registry, columns, **both, **given)
+    plan = planned_rows(registry, columns, **both, **given).plan
     ids = {"value": plan.value.plan.prefix[-1], "key": plan.key.plan.prefix[-1]}
     assert [part for part, number in FIRST_ID.items() if ids[part] == number] == latest
     assert (len(registry.schemas) > 2) is (len(latest) < 2), "the others are registered"

@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, StringType
 
 from spark_kafka_sink.base import machine
 from spark_kafka_sink.base.errors import KafkaSinkError
@@ -28,6 +28,7 @@ from tests.unit.registry.server import (
     OTHER,
     TEXT,
     Registry,
+    columns_of,
     fresh_registry,
     let_answers_age,
     oauth,
@@ -40,8 +41,8 @@ from tests.unit.security.tls_ends import authority, load_identity, server_contex
 
 FIRST = '{"type":"record","name":"R","fields":[{"name":"a","type":["null","string"]}]}'
 SECOND = FIRST.replace('"R"', '"S"')
-COLUMNS = StructType([StructField("a", StringType())])
-ENCODED = StructType([StructField("value", BinaryType())])
+COLUMNS, ENCODED = columns_of(a=StringType()), columns_of(value=BinaryType())
+MORE_COLUMNS = columns_of(a=StringType(), b=StringType())
 RAW = {"value_format": "raw", "value_schema_id_prefix": "true"}
 AWAY = 503, {"error_code": 50301, "message": "away"}
 REFUSED = 401, {"error_code": 401, "message": "who are you"}
@@ -54,14 +55,14 @@ def registry():
         yield made
 
 
-def plan(registry, checkpoint, is_new_process=False, **more):
+def plan(registry, checkpoint, is_new_process=False, columns=COLUMNS, **more):
     """As Spark has a micro-batch planned; of a job where there is no checkpoint."""
     if is_new_process:
         schemas._answers.clear()
     place = {} if checkpoint is None else {"checkpointLocation": checkpoint}
     given = {"use_latest_version": "true", "schema_registry_timeout_ms": "500", **place, **more}
     made = options(registry.url, **given)
-    rows = plan_rows(ENCODED if "value_schema_id_prefix" in more else COLUMNS, made)
+    rows = plan_rows(ENCODED if "value_schema_id_prefix" in more else columns, made)
     owner = None if checkpoint is None else os.getpid()
     found = plan_schemas(rows, made, owner, checkpoint is not None)[0].plan
     value = found.value
@@ -77,44 +78,27 @@ def test_another_query_asks_at_once(registry):
 
 
 @pytest.mark.parametrize("is_new_process", [True, False])
-def test_another_query_is_not_told_what_this_one_was(registry, is_new_process):
-    plan(registry, "/c/one")
-    registry.fails = AWAY
-    with pytest.raises(KafkaSinkError, match="no schema registry of schema"):
-        plan(registry, "/c/two", is_new_process)
-    with pytest.raises(KafkaSinkError, match="no schema registry of schema"):
-        plan(registry, None, is_new_process)
-    assert plan(registry, "/c/one", is_new_process) == b"\1"
-
-
-def test_a_query_with_a_new_checkpoint_in_the_place_of_another_asks(registry, tmp_path):
-    """As where somebody has removed it, and begins anew."""
-    checkpoint = tmp_path / "c"
-    for name in ("offsets", "commits"):
-        (checkpoint / name).mkdir(parents=True)
-        (checkpoint / name / "0").touch()
-    assert plan(registry, str(checkpoint)) == b"\1"
-    registry.add("t-value", {"schema": SECOND})
-    assert plan(registry, str(checkpoint)) == b"\1"
-    (checkpoint / "commits" / "0").unlink()
-    assert plan(registry, str(checkpoint)) == b"\2"
-
-
-@pytest.mark.parametrize("is_new_process", [True, False])
-def test_a_query_with_a_new_checkpoint_does_not_start_without_its_registry(
+def test_a_query_with_a_new_checkpoint_in_the_place_of_another_asks(
     registry, tmp_path, is_new_process
 ):
-    """What an earlier one in the same place was told is not taken."""
-    checkpoint = tmp_path / "c"
-    (checkpoint / "offsets").mkdir(parents=True)
-    (checkpoint / "offsets" / "0").touch()
-    assert plan(registry, str(checkpoint)) == b"\1"
+    """As where somebody has removed it, and begins anew: without its registry it does not start."""
+    checkpoint = str(tmp_path / "c")
+    _, commit = files = [tmp_path / "c" / name / "0" for name in ("offsets", "commits")]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.touch()
+    assert plan(registry, checkpoint) == b"\1"
+    registry.add("t-value", {"schema": SECOND})
+    assert plan(registry, checkpoint) == b"\1"
     registry.fails = AWAY
+    commit.unlink()
     with pytest.raises(KafkaSinkError, match="no schema registry of schema"):
-        plan(registry, str(checkpoint), is_new_process)
-    (checkpoint / "commits").mkdir()
-    (checkpoint / "commits" / "0").touch()
-    assert plan(registry, str(checkpoint), is_new_process) == b"\1"
+        plan(registry, checkpoint, is_new_process)
+    commit.touch()
+    assert plan(registry, checkpoint, is_new_process) == b"\1"
+    commit.unlink()
+    registry.fails = None
+    assert plan(registry, checkpoint, is_new_process) == b"\2"
 
 
 def test_what_this_process_was_told_needs_no_file(registry, tmp_path):
@@ -137,21 +121,6 @@ def test_a_query_goes_on_while_there_is_no_token_for_its_registry(registry, is_n
     assert "no token for the schema registry" in caplog.text
     with pytest.raises(KafkaSinkError, match="no token for the schema registry"):
         plan(registry, "/c/two", is_new_process, **given)
-
-
-@pytest.mark.parametrize("is_new_process", [True, False])
-@pytest.mark.parametrize("status", [200, 302, 404])
-def test_a_query_goes_on_while_another_answers_in_the_place_of_its_registry(
-    registry, status, is_new_process, caplog
-):
-    """As a load balancer does that has no registry to ask."""
-    assert plan(registry, "/c/one") == b"\1"
-    let_answers_age()
-    registry.fails = status, []
-    assert plan(registry, "/c/one", is_new_process) == b"\1"
-    assert f"answers {status}" in caplog.text or "with a JSON list" in caplog.text
-    with pytest.raises(KafkaSinkError, match="no schema registry|a redirect"):
-        plan(registry, "/c/two", is_new_process)
 
 
 @pytest.mark.parametrize("is_new_process", [True, False])
@@ -190,6 +159,9 @@ FAILURES = {
     "429": ((429, {"error_code": 429, "message": "no"}), NO_ANSWER),
     "500": ((500, {"error_code": 50001, "message": "no"}), NO_ANSWER),
     "503": (AWAY, NO_ANSWER),
+    "another server": ((200, []), "with a JSON list"),
+    "a redirect": ((302, []), "a redirect, which is not followed"),
+    "another server's 404": ((404, []), "answers 404"),
     "damaged": ((200, {"id": -1, "schema": FIRST}), "an id that is none"),
 }
 CHOSEN = {
@@ -211,8 +183,10 @@ def test_what_a_running_query_knows_stays_valid_and_a_first_look_up_fails(
     registry, failure, chosen, caplog
 ):
     """Whatever has happened to the registry: a subject may have been deleted, a key rotated."""
-    given, (answer, words) = CHOSEN[chosen], FAILURES[failure]
-    plan(registry, None, **CHOSEN["register"])
+    answer, words = FAILURES[failure]
+    timeout_ms = "500" if words == NO_ANSWER else "30000"
+    given = {**CHOSEN[chosen], "schema_registry_timeout_ms": timeout_ms}
+    plan(registry, None, use_latest_version="false")
     known = plan(registry, "/c/one", **given)
     registry.fails = answer
     let_answers_age()
@@ -223,9 +197,9 @@ def test_what_a_running_query_knows_stays_valid_and_a_first_look_up_fails(
         assert plan(registry, "/c/one", is_new_process, **given) == known
     assert registry.asked == [], "one request a minute, whichever process plans"
     assert caplog.text.count("PKS-REGISTRY-018") == 1, "and one warning"
-    for checkpoint in ("/c/two", None):
+    for checkpoint, is_new_process in itertools.product(("/c/two", None), (False, True)):
         with pytest.raises(KafkaSinkError, match=words):
-            plan(registry, checkpoint, **given)
+            plan(registry, checkpoint, is_new_process, **given)
 
 
 def test_a_registry_that_hangs_fails_no_running_query(registry, caplog):
@@ -238,31 +212,26 @@ def test_a_registry_that_hangs_fails_no_running_query(registry, caplog):
         plan(registry, "/c/two")
 
 
-def test_a_new_schema_that_the_registry_refuses_ends_a_query(registry, monkeypatch):
+def test_a_new_schema_that_the_registry_refuses_ends_a_query(registry):
     given = {"use_latest_version": "false"}
     plan(registry, "/c/one", **given)
     registry.refuses.add("t-value")
     let_answers_age()
     plan(registry, "/c/one", **given)
-    other = StructType([*COLUMNS.fields, StructField("b", StringType())])
-    monkeypatch.setitem(globals(), "COLUMNS", other)
     with pytest.raises(KafkaSinkError, match="not compatible"):
-        plan(registry, "/c/one", **given)
-
-
-def test_a_job_asks_for_itself(registry):
-    """Which of Spark's processes plans it, and what that has been told before, decides nothing."""
-    plan(registry, None)
-    registry.fails = AWAY
-    with pytest.raises(KafkaSinkError, match="no schema registry of schema"):
-        plan(registry, None)
+        plan(registry, "/c/one", columns=MORE_COLUMNS, **given)
 
 
 def test_values_that_are_encoded_already_never_have_an_earlier_id(registry):
-    """Whoever encodes them does so by the schema that is the latest now."""
+    """Whoever encodes them does so by the schema that is the latest now; but it may be away."""
     assert plan(registry, "/c/one", **RAW) == b"\1"
     registry.add("t-value", {"schema": SECOND})
     assert plan(registry, "/c/one", **RAW) == b"\2"
+    registry.fails = AWAY
+    assert plan(registry, "/c/one", **RAW) == b"\2"
+    registry.asked.clear()
+    assert plan(registry, "/c/one", **RAW) == b"\2"
+    assert registry.asked == []  # nobody waits for it each time
 
 
 def test_values_that_are_encoded_as_protobuf_have_the_index_of_the_first_message(registry):
@@ -272,23 +241,12 @@ def test_values_that_are_encoded_as_protobuf_have_the_index_of_the_first_message
     assert plan(registry, "/c/one", **RAW, use_schema_id="1") == b"\1"
 
 
-def test_a_schemas_id_is_known_for_other_columns_while_its_registry_is_away(registry, monkeypatch):
+def test_a_schemas_id_is_known_for_other_columns_while_its_registry_is_away(registry):
     """The schema of the columns has no part in the question."""
     given = {"use_schema_id": "1", "id_compatibility_strict": "false"}
     assert plan(registry, "/c/one", **given) == b"\1"
     registry.fails = AWAY
-    other = StructType([*COLUMNS.fields, StructField("b", StringType())])
-    monkeypatch.setitem(globals(), "COLUMNS", other)
-    assert plan(registry, "/c/one", **given) == b"\1"
-
-
-def test_encoded_values_of_a_query_whose_registry_is_away(registry):
-    plan(registry, "/c/one", **RAW)
-    registry.fails = AWAY
-    assert plan(registry, "/c/one", **RAW) == b"\1"
-    registry.asked.clear()
-    assert plan(registry, "/c/one", **RAW) == b"\1"
-    assert registry.asked == []  # nobody waits for it each time
+    assert plan(registry, "/c/one", columns=MORE_COLUMNS, **given) == b"\1"
 
 
 @pytest.mark.parametrize("is_new_process", [True, False])
@@ -325,14 +283,12 @@ def test_another_message_in_the_file_asks_at_once(registry, tmp_path):
         "value_protobuf_descriptor_file": str(file),
         "value_protobuf_message": "pkg.Root",
     }
-    file.write_bytes(descriptor_set([one_message(a="string")]))
-    assert plan(registry, "/c/one", **given) == b"\0"  # the index of the message comes last
-    asked = len(registry.asked)
-    assert plan(registry, "/c/one", **given) == b"\0"
-    assert len(registry.asked) == asked
-    file.write_bytes(descriptor_set([one_message(a="string", b="int32")]))
-    assert plan(registry, "/c/one", **given) == b"\0"
-    assert len(registry.asked) > asked
+    for fields in ({"a": "string"}, {"a": "string", "b": "int32"}):
+        file.write_bytes(descriptor_set([one_message(**fields)]))
+        for is_asked in (True, False):
+            registry.asked.clear()
+            assert plan(registry, "/c/one", **given) == b"\0"  # the index of the message
+            assert bool(registry.asked) is is_asked
 
 
 SCHEMA = Schema(7, TEXT, "AVRO", None, 2, (("n.Home", "home", 1),), (("b.proto", "text"),))
@@ -348,29 +304,16 @@ def ask(registry, text=TEXT):
     return find(*request_of(given, text), None, SchemaCache(os.getpid()), is_stream=True)
 
 
-def test_what_was_told_is_true_while_the_registry_is_away(registry, caplog):
-    found = ask(registry)
-    registry.fails = 503, {"error_code": 50301, "message": "away"}
-    with caplog.at_level(logging.WARNING):
-        assert ask(registry) == found
-    assert "The schema 2, which it has told before, is written" in caplog.text
-    with pytest.raises(KafkaSinkError, match="no schema registry of schema"):
-        ask(registry, OTHER)
-
-
-def test_a_registry_that_answers_is_believed(registry):
-    assert ask(registry).id == 2
-    registry.subjects.clear()
-    registry.schemas.clear()
-    assert ask(registry).id == 1
-
-
 def test_nothing_secret_is_kept_and_nobody_else_reads_it(registry, folder):
-    ask(registry)
+    found = ask(registry)
     (path,) = folder.iterdir()
     assert folder.stat().st_mode & 0o077 == 0
     assert "hush" not in path.read_text() + path.name
     assert json.loads(path.read_text())["schema"]["text"] == TEXT
+    registry.fails = AWAY
+    assert ask(registry) == found
+    with pytest.raises(KafkaSinkError, match="no schema registry of schema"):
+        ask(registry, OTHER)
 
 
 def test_files_are_where_spark_removes_them_at_the_end_of_its_driver(tmp_path, folder, monkeypatch):
@@ -414,13 +357,11 @@ def test_files_of_processes_that_have_ended_are_removed(folder, monkeypatch, pro
 
 def test_other_credentials_are_no_other_question(registry):
     """They change while a query runs."""
-    asked = [
-        options(registry.url.replace("//", f"//{user}@"), use_latest_version="true")
-        for user in ("a:1", "b:2")
-    ]
-    _, wanted = request_of(asked[0])
-    first, second = (schemas._cache_key(one.registry.config, wanted, "q") for one in asked)
-    assert first == second
+    url = registry.url
+    registry.url = url.replace("//", "//a:1@")
+    assert plan(registry, "/c/one") == b"\1"
+    registry.fails, registry.url = AWAY, url.replace("//", "//b:2@")
+    assert plan(registry, "/c/one", is_new_process=True) == b"\1"
 
 
 @pytest.mark.parametrize(
@@ -443,11 +384,12 @@ def test_a_file_that_is_damaged_is_as_none(folder, content):
     assert SchemaCache(os.getpid()).read("asked") is None
 
 
-def test_what_else_is_in_the_folder_stays(folder):
+def test_a_question_may_have_any_text_and_what_else_is_in_the_folder_stays(folder):
+    """A name that is no Unicode is refused elsewhere, in words."""
     (folder / "of_nobody").touch()
-    SchemaCache(os.getpid()).write("asked", KNOWN)
+    SchemaCache(os.getpid()).write("\ud800", KNOWN)
     assert (folder / "of_nobody").exists()
-    assert SchemaCache(os.getpid()).read("asked") == KNOWN
+    assert SchemaCache(os.getpid()).read("\ud800") == KNOWN
 
 
 def test_what_cannot_be_written_is_told_and_fails_nothing(folder, caplog):
@@ -459,12 +401,6 @@ def test_what_cannot_be_written_is_told_and_fails_nothing(folder, caplog):
         SchemaCache(os.getpid()).write("asked", KNOWN)
     assert "is not kept for later micro-batches" in caplog.text
     assert SchemaCache(os.getpid()).read("asked") is None
-
-
-def test_a_question_may_have_any_text(folder):
-    """A name that is no Unicode is refused elsewhere, in words."""
-    SchemaCache(os.getpid()).write("\ud800", KNOWN)
-    assert SchemaCache(os.getpid()).read("\ud800") == KNOWN
 
 
 def test_a_folder_that_is_too_open_is_tightened_and_files_of_others_are_not_read(folder, caplog):

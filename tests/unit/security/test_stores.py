@@ -4,11 +4,11 @@ import os
 import shutil
 import stat
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
 
 from spark_kafka_sink.base.errors import ConfigError, sentence
 from spark_kafka_sink.base.machine import write_private
@@ -18,6 +18,7 @@ from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.security import stores, tls
 from spark_kafka_sink.security.stores import key_store_options, trust_store_options
 from spark_kafka_sink.security.tls import TOKEN_ENDPOINT, TlsContext
+from tests.tables import each_row
 from tests.unit.security.tls_ends import handshake, key_entry, server_context, store, trusted_entry
 
 AUTHORITY = Authority()
@@ -51,38 +52,34 @@ def key_error(config):
     return sentence(raised.value)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
+@each_row(
+    ("content", "options", "message"),
     [
-        (b"", "it is empty"),
-        (b"\xce\xce\xce\xce\0\0\0\2", "it is a JCEKS store, which is not read here"),
-        (b"\xca\xfe\xba\xbe", "its content is neither JKS nor PKCS12 nor PEM"),
-        (b"0\x82", "it is cut"),
-        (b"0\x80\x02\x01\x03", "it is cut"),
-        (b"0\x80\x02\x80\x03\0\0", "it is not the ASN.1 that it should be"),
-        (b"0\x04\x30\x02\x05\x00", "it is not a PKCS12 store; if it is a certificate in DER form"),
-        (b"\xfe\xed\xfe\xed", "it is cut"),
-        (b"-----BEGIN X-----", "it is cut"),
+        (b"", {}, "it is empty"),
+        (b"\xce\xce\xce\xce\0\0\0\2", {}, "it is a JCEKS store, which is not read here"),
+        (b"\xca\xfe\xba\xbe", {}, "its content is neither JKS nor PKCS12 nor PEM"),
+        (b"0\x82", {}, "it is cut"),
+        (b"0\x80\x02\x01\x03", {}, "it is cut"),
+        (b"0\x80\x02\x80\x03\0\0", {}, "it is not the ASN.1 that it should be"),
+        (b"0\x04\x30\x02\x05\x00", {}, "not a PKCS12 store; if it is a certificate in DER form"),
+        (b"\xfe\xed\xfe\xed", {}, "it is cut"),
+        (b"-----BEGIN X-----", {}, "it is cut"),
+        # A type that is not what the file is.
+        (AUTHORITY.pem, {"type": "JKS"}, "is PEM, but the store's type is given as JKS"),
+        (AUTHORITY.pem, {"type": "PKCS12"}, "is PEM, but the store's type is given as PKCS12"),
+        (CLIENT.pkcs12(PASSWORD), {"type": "PEM"}, "is PKCS12, but the store's type is given"),
     ],
 )
-def test_files_that_are_no_stores(content, message, tmp_path):
-    config = of_file(tmp_path, content)
+def test_files_that_are_no_stores(content, options, message, tmp_path):
+    config = of_file(tmp_path, content, **options)
     assert f"kafka.ssl.truststore.location={config.location}: " in trust_error(config)
     assert message in trust_error(config)
-
-
-@pytest.mark.parametrize("said", ["JKS", "PKCS12"])
-def test_a_type_that_is_not_what_the_file_is(said, tmp_path):
-    config = of_file(tmp_path, AUTHORITY.pem, type=said)
-    assert f"its content is PEM, but the store's type is given as {said}" in trust_error(config)
-    config = of_file(tmp_path, CLIENT.pkcs12(PASSWORD), type="PEM")
-    assert "its content is PKCS12, but the store's type is given as PEM" in trust_error(config)
 
 
 JAVAS = store(PASSWORD, trusted_entry("ca", b"DER"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "options"),
     [
         (AUTHORITY.pem, {}),
@@ -103,15 +100,10 @@ def test_a_type_that_is_not_given_or_another_of_java_is_what_the_file_is(
 
 
 def test_passwords_that_are_not_wanted_or_missing_or_wrong(tmp_path):
-    assert trust_error(of_file(tmp_path, AUTHORITY.pem, password=STORE)) == (
-        "SSL trust store password cannot be specified for PEM format. "
-        "Leave out kafka.ssl.truststore.password"
-    )
-    assert key_error(of_file(tmp_path, CLIENT.pem(), password=STORE)) == (
-        "SSL key store password cannot be specified with PEM format, only key password may be "
-        "specified. Leave out kafka.ssl.keystore.password; where the key is encrypted, set "
-        "kafka.ssl.key.password"
-    )
+    told = trust_error(of_file(tmp_path, AUTHORITY.pem, password=STORE))
+    assert told.startswith("SSL trust store password cannot be specified for PEM format. ")
+    told = key_error(of_file(tmp_path, CLIENT.pem(), password=STORE))
+    assert told.startswith("SSL key store password cannot be specified with PEM format, only key")
     for content in (CLIENT.pkcs12(PASSWORD), store(PASSWORD)):
         assert key_error(of_file(tmp_path, content)) == WITHOUT_PASSWORD
     config = of_file(tmp_path, store(PASSWORD), password=Secret("marked-wrong"))
@@ -147,20 +139,17 @@ def test_of_several_keys_the_first_by_alias_is_used(aliases, tmp_path, caplog):
     assert (said in caplog.text) == bool(caplog.records) == (len(aliases) > 1)
 
 
-@pytest.mark.parametrize("key_password", [None, PASSWORD])
-@pytest.mark.parametrize("is_encrypted", [False, True])
-def test_a_key_of_options_needs_a_password_if_it_is_encrypted(is_encrypted, key_password):
+@pytest.mark.parametrize("password", [None, PASSWORD])
+def test_a_key_of_options_needs_a_password_if_it_is_encrypted(password):
     config = StoreConfig(
-        certificates=CLIENT.certificate_chain,
-        key=Secret(CLIENT.private_key(PASSWORD if is_encrypted else None)),
-        key_password=None if key_password is None else Secret(key_password),
+        certificates=CLIENT.certificate_chain, key=Secret(CLIENT.private_key(password))
     )
-    if is_encrypted and key_password is None:
+    if password is None:
+        assert not stores.key_material(config, KEY_OPTIONS).is_encrypted
+    else:
         assert "kafka.ssl.keystore.key: the private key is encrypted" in key_error(config)
-        return
-    material = stores.key_material(config, KEY_OPTIONS)
-    assert material is not None
-    assert material.is_encrypted == is_encrypted
+    material = stores.key_material(replace(config, key_password=STORE), KEY_OPTIONS)
+    assert material.is_encrypted == (password is not None)
     assert len(material.chain) == 2
 
 
@@ -205,13 +194,6 @@ def test_what_cannot_be_opened_is_told(tmp_path):
         TlsContext(empty, TOKEN_ENDPOINT).context()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_of_somebody_else_is_told(tmp_path):
-    config = of_file(tmp_path, AUTHORITY.pem)
-    (tmp_path / "store-0").chmod(0)
-    assert "Permission denied" in trust_error(config)
-
-
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="Linux has such files")
 def test_key_material_is_in_a_file_that_nobody_else_can_read():
     with tls.private_file(b"content") as path:
@@ -237,14 +219,10 @@ def test_where_files_cannot_be_in_memory_one_is_written_and_deleted(lacks, monke
 
 
 KEY_PASSWORD = "the key's password: marked-key"
-WRONG = Secret("another password: marked-wrong")
-# The stores are made by a dozen JVMs, within the limit of the first test that wants them.
-slow = pytest.mark.slow
-long_enough = pytest.mark.timeout(300)
 needs_openssl = pytest.mark.skipif(
     shutil.which("openssl") is None, reason="openssl is not installed"
 )
-KINDS = pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
+OPENSSL = ("openssl", "pkcs12", "-export", "-passout", f"pass:{PASSWORD}")
 
 
 def run(*command):
@@ -262,15 +240,11 @@ class Material:
     def __init__(self, folder, key_type):
         self.folder = folder
         self.authority = Authority(key_type=key_type)
-        self.client = self.authority.issue("client", key_type=key_type)
-        self.server = server_context(self.authority.issue("broker", ["localhost"]))
-        write_private(folder / "client.p12", self.client.pkcs12(PASSWORD))
-        write_private(folder / "client.pem", self.client.pem())
+        client = self.authority.issue("client", key_type=key_type)
+        self.server = server_context(self.authority.issue("broker", ["localhost"]), self.authority)
+        write_private(folder / "client.p12", client.pkcs12(PASSWORD))
+        write_private(folder / "client.pem", client.pem())
         write_private(folder / "ca.pem", self.authority.pem)
-        for kind, own in (("JKS", ("-destkeypass", KEY_PASSWORD)), ("PKCS12", ())):
-            self.import_key(self.path(f"key.{kind}"), kind, own)
-        for kind in ("JKS", "PKCS12"):
-            self.import_trusted(self.path(f"trust.{kind}"), self.path("ca.pem"), kind)
 
     def path(self, name):
         return str(self.folder / name)
@@ -280,9 +254,9 @@ class Material:
         destination = ("-destkeystore", path, "-deststoretype", kind, "-deststorepass", PASSWORD)
         keytool(*jvm, "-importkeystore", "-srcalias", "key", *source, *destination, *own)
 
-    def import_trusted(self, path, certificate, kind, jvm=()):
+    def import_trusted(self, path, kind, jvm=()):
         store = ("-keystore", path, "-storetype", kind, "-storepass", PASSWORD)
-        keytool(*jvm, "-importcert", "-file", certificate, "-alias", "trusted", *store)
+        keytool(*jvm, "-importcert", "-file", self.path("ca.pem"), "-alias", "trusted", *store)
 
     def of_openssl(self, *options):
         """A PKCS12 key store; its path."""
@@ -291,23 +265,10 @@ class Material:
         run(*OPENSSL, *source, "-out", path, *options)
         return path
 
-    def trust(self, kind, password=STORE, said=None):
-        return StoreConfig(self.path(f"trust.{kind}"), password, said)
-
-    def key(self, kind, password=STORE, **other):
-        own = Secret(KEY_PASSWORD) if kind == "JKS" else None
-        key_password = other.get("key_password", own)
-        return StoreConfig(self.path(f"key.{kind}"), password, key_password=key_password)
-
-    def peer_seen_by_server(self, config):
-        """The client's name, out of a handshake in which both sides check the other."""
-        server = self.authority.issue("broker", ["localhost"])
-        outcome = handshake(TlsContext(config).context(), server_context(server, self.authority))
-        assert outcome.error is None
-        return outcome.peer
-
-
-OPENSSL = ("openssl", "pkcs12", "-export", "-passout", f"pass:{PASSWORD}")
+    def are_good(self, truststore, keystore):
+        """In a handshake in which both sides check the other."""
+        client = TlsContext(SslConfig(truststore=truststore, keystore=keystore)).context()
+        return handshake(client, self.server).peer == "client"
 
 
 @pytest.fixture(scope="session", params=["RSA", "EC"])
@@ -322,55 +283,23 @@ def trusted_names(store):
     return [subject.rfc4514_string().removeprefix("CN=") for subject in subjects]
 
 
-def failure(**stores):
-    """What is said; no secret is in it."""
-    with pytest.raises(ConfigError) as raised:
-        TlsContext(SslConfig(**stores)).context()
-    message = sentence(raised.value)
-    assert not [secret for secret in ("marked", "PRIVATE KEY") if secret in message]
-    assert raised.value.__cause__ is None
-    return message
-
-
-@slow
-@long_enough
+@pytest.mark.slow
 class TestOthersStores:
-    @KINDS
-    def test_key_store_and_trust_store_in_a_handshake(self, material, kind):
-        for said in ("JKS", "PKCS12", None):
-            config = SslConfig(
-                truststore=material.trust(kind, said=said), keystore=material.key(kind)
-            )
-            assert material.peer_seen_by_server(config) == "client"
-        found = TlsContext(config).context().get_ca_certs(binary_form=True)
-        assert found == [material.authority.certificate.public_bytes(Encoding.DER)]
+    @pytest.mark.parametrize(("kind", "own"), [("JKS", KEY_PASSWORD), ("PKCS12", None)])
+    def test_stores_of_keytool_in_a_handshake(self, material, kind, own):
+        trust, key = material.path(f"trust.{kind}"), material.path(f"key.{kind}")
+        material.import_trusted(trust, kind)
+        material.import_key(key, kind, () if own is None else ("-destkeypass", own))
+        keystore = StoreConfig(key, STORE, key_password=None if own is None else Secret(own))
+        assert material.are_good(StoreConfig(trust, STORE), keystore)
         # Of a store with a key, Java trusts the key's own certificate.
-        assert trusted_names(StoreConfig(material.path(f"key.{kind}"), STORE)) == ["client"]
-
-    @KINDS
-    def test_wrong_and_missing_passwords_are_told_with_their_option(self, material, kind):
-        for option, which in (("truststore", material.trust), ("keystore", material.key)):
-            config = which(kind, WRONG)
-            message = failure(**{option: config})
-            assert f"kafka.ssl.{option}.location={config.location}: " in message
-            assert message.endswith(f"Check kafka.ssl.{option}.password")
-        message = failure(keystore=material.key(kind, key_password=WRONG))
-        assert "the key's password is" in message
-        assert message.endswith("Check kafka.ssl.key.password")
-        assert failure(keystore=material.key(kind, None)) == WITHOUT_PASSWORD
-
-    def test_without_a_key_password_the_stores_is_tried(self, material):
-        message = failure(keystore=material.key("JKS", key_password=None))
-        assert message.endswith("the key's password is wrong. Check kafka.ssl.key.password")
-        keystore = material.key("PKCS12", key_password=STORE)
-        TlsContext(SslConfig(keystore=keystore)).context()
-
-    def test_which_trust_stores_want_a_password(self, material):
-        context = TlsContext(SslConfig(truststore=material.trust("JKS", None))).context()
-        assert handshake(context, material.server).version == "TLSv1.3"
-        assert failure(truststore=material.trust("PKCS12", None)).endswith(
-            "it has a password, and none is given. Check kafka.ssl.truststore.password"
-        )
+        assert trusted_names(StoreConfig(key, STORE)) == ["client"]
+        # Only one of both kinds of trust stores wants a password.
+        if kind == "JKS":
+            assert material.are_good(StoreConfig(trust), keystore)
+        else:
+            told = "it has a password, and none is given. Check kafka.ssl.truststore.password"
+            assert trust_error(StoreConfig(trust)).endswith(told)
 
     @needs_openssl
     @pytest.mark.parametrize(
@@ -380,9 +309,7 @@ class TestOthersStores:
     )
     def test_key_stores_of_openssl(self, material, options):
         store = StoreConfig(material.of_openssl(*options), STORE)
-        trust = StoreConfig(certificates=material.authority.pem)
-        config = SslConfig(truststore=trust, keystore=store)
-        assert material.peer_seen_by_server(config) == "client"
+        assert material.are_good(StoreConfig(certificates=material.authority.pem), store)
         # As in Java, the authority that signed a key is not trusted for that.
         assert trusted_names(store) == ["client"]
 
@@ -390,26 +317,20 @@ class TestOthersStores:
     def test_certificates_in_clear_are_read_without_a_password(self, material):
         path = material.path("openssl-authority.p12")
         run(*OPENSSL, "-nokeys", "-in", material.path("ca.pem"), "-out", path, "-certpbe", "NONE")
-        context = TlsContext(SslConfig(truststore=StoreConfig(path))).context()
-        assert handshake(context, material.server).version == "TLSv1.3"
+        assert trusted_names(StoreConfig(path)) == ["pykafka-sink local authority"]
         # With a key beside it, it stands for the key.
         path = material.of_openssl("-certpbe", "NONE")
         assert trusted_names(StoreConfig(path)) == ["client"]
 
     @pytest.mark.parametrize("in_clear", [False, True], ids=["encrypted", "in clear"])
-    @pytest.mark.parametrize("entry", ["another", "the authority of the key"])
-    def test_and_what_was_imported_as_trusted(self, material, entry, in_clear):
-        """Also the very authority that stands in the key's chain."""
-        authority = Authority("another") if entry == "another" else material.authority
-        path = material.path(f"both-{entry}-{in_clear}.PKCS12")
-        certificate = write_private(Path(path).with_suffix(".pem"), authority.pem)
+    def test_and_what_was_imported_as_trusted(self, material, in_clear):
+        """Here the very authority that stands in the key's chain."""
+        path = material.path(f"both-{in_clear}.PKCS12")
         jvm = ("-J-Dkeystore.pkcs12.certProtectionAlgorithm=NONE",) if in_clear else ()
         material.import_key(path, "PKCS12", jvm=jvm)
-        material.import_trusted(path, certificate, "PKCS12", jvm)
+        material.import_trusted(path, "PKCS12", jvm)
         names = trusted_names(StoreConfig(path, None if in_clear else STORE))
-        assert sorted(names) == sorted(
-            ["client", "another" if entry == "another" else "pykafka-sink local authority"]
-        )
+        assert sorted(names) == ["client", "pykafka-sink local authority"]
 
     def test_of_several_keys_the_first_is_used_and_that_is_told(self, tmp_path, caplog):
         path = str(tmp_path / "two.PKCS12")
@@ -421,10 +342,9 @@ class TestOthersStores:
             caplog.text
         )
 
-    @pytest.mark.parametrize("password", [Secret("changeit"), None])
-    def test_the_authorities_that_come_with_java(self, password):
+    def test_the_authorities_that_come_with_java(self):
         """What Java trusts by itself, for those who want the same here."""
         home = Path(shutil.which("keytool")).resolve().parents[1]
-        truststore = StoreConfig(str(home / "lib" / "security" / "cacerts"), password)
+        truststore = StoreConfig(str(home / "lib" / "security" / "cacerts"), Secret("changeit"))
         context = TlsContext(SslConfig(truststore=truststore)).context()
         assert len(context.get_ca_certs()) > 20

@@ -10,7 +10,6 @@ import ssl
 import string
 import subprocess
 import sys
-import threading
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -144,12 +143,8 @@ def trusting(identity):
     ("server", "options", "words"),
     [
         (SERVER, {"truststore": TRUST_OTHER}, [NOT_SIGNED, "location must be a store with"]),
-        (SERVER, {"truststore": TRUST_OTHER, "checks_host_name": False}, [NOT_SIGNED]),
-        (
-            SERVER,
-            {"truststore": StoreConfig(certificates=Authority().pem)},  # of the same name
-            ["authority", "kafka.ssl.truststore.location"],
-        ),
+        # Of the same name.
+        (SERVER, trusting(Authority().issue("x")), ["authority", "kafka.ssl.truststore.location"]),
         (
             SERVER,
             {"truststore": StoreConfig()},
@@ -186,21 +181,15 @@ def test_what_is_said_of_a_handshake_that_fails(server, options, words):
         assert part in error_of(server, **options)
 
 
-@pytest.mark.parametrize("host", ["kafka.example", "10.1.2.3"])
+@pytest.mark.parametrize("host", ["kafka.example", "10.1.2.3", "localhost"])
 def test_another_host(host):
-    said = error_of(host=host)
+    """The authority of the brokers gives clients certificates, too, for common names they choose."""
+    server = server_context(AUTHORITY.issue(host)) if host == "localhost" else SERVER
+    said = error_of(server, host)
     assert f"not for the name or address {host}" in said
     assert "kafka.ssl.endpoint.identification.algorithm" in said
-    assert handshake(context_of(checks_host_name=False), SERVER, host).version == "TLSv1.3"
-
-
-def test_a_common_name_is_no_host_name():
-    """The authority of the brokers gives clients certificates, too, for common names they choose."""
-    client = AUTHORITY.issue("localhost")
-    said = error_of(server_context(client))
-    assert "not for the name or address localhost" in said
     assert "a common name is not taken" in said
-    assert handshake(context_of(checks_host_name=False), server_context(client)).error is None
+    assert handshake(context_of(checks_host_name=False), server, host).error is None
 
 
 def connect(client, address):
@@ -229,10 +218,7 @@ def test_trust_may_end_at_the_servers_own_certificate():
     assert handshake(context_of(truststore=trust), SERVER).version == "TLSv1.3"
     server = server_context(BY_ITSELF)
     assert handshake(context_of(**trusting(BY_ITSELF)), server).version == "TLSv1.3"
-
-
-def test_a_server_cannot_renegotiate():
-    """As with Java's client. Python's own servers cannot ask for it."""
+    # A server cannot renegotiate, as with Java's client. Python's own servers cannot ask for it.
     assert context_of().options & ssl.OP_NO_RENEGOTIATION
 
 
@@ -272,7 +258,7 @@ OF_RSA = AUTHORITY.issue("third", key_type="RSA").private_key()
 NO_PASSWORD = "is encrypted, but its password is not specified. Check kafka.ssl.key.password"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("own", "told"),
     [
         (in_options(ONE, key=ANOTHER.private_key()), "does not belong to the first certificate"),
@@ -322,27 +308,8 @@ def test_a_certificate_that_was_rotated_is_used_by_the_next_connection(tmp_path,
     assert "a store has changed; new connections use it" in record.getMessage()
 
 
-def test_a_rotation_by_a_link_is_seen(tmp_path):
-    """As Kubernetes does it: a folder is linked to, and the link replaced."""
-    for name in ("before", "after"):
-        (tmp_path / name).mkdir()
-        key_store_of(tmp_path / name, AUTHORITY.issue(name).pem())
-        os.utime(tmp_path / name / "client.pem", ns=(0, 0))
-    link = tmp_path / "current"
-    link.symlink_to("before")
-    tls = TlsContext(SslConfig(truststore=TRUST, keystore=StoreConfig(str(link / "client.pem"))))
-    assert peer_of(tls) == "before"
-    (tmp_path / "new").symlink_to("after")
-    (tmp_path / "new").replace(link)
-    assert peer_of(tls) == "after"
-
-
 def cut(path, content):
     path.write_text(content[:-40])
-
-
-def emptied(path, content):
-    path.write_text("")
 
 
 def with_the_former_key(path, content):
@@ -350,10 +317,7 @@ def with_the_former_key(path, content):
     path.write_text(certificates[0] + AUTHORITY.issue("after").certificate_chain)
 
 
-IN_USE = "What was read before stays in use"
-
-
-@pytest.mark.parametrize("harm", [cut, emptied, with_the_former_key])
+@pytest.mark.parametrize("harm", [cut, with_the_former_key])
 def test_half_of_a_rotation_leaves_the_former_context_in_use(harm, tmp_path, caplog):
     pem = AUTHORITY.issue("before").pem()
     tls = TlsContext(key_store_of(tmp_path, pem))
@@ -364,51 +328,34 @@ def test_half_of_a_rotation_leaves_the_former_context_in_use(harm, tmp_path, cap
         assert [peer_of(tls) for _ in range(3)] == ["before"] * 3
         (record,) = caplog.records
         assert "kafka.ssl.keystore.location" in record.getMessage()
-        assert IN_USE in record.getMessage()
+        assert "What was read before stays in use" in record.getMessage()
         key_store_of(tmp_path, AUTHORITY.issue("before").pem())
         assert peer_of(tls) == "before"
     key_store_of(tmp_path, AUTHORITY.issue("after").pem())
     assert peer_of(tls) == "after"
 
 
-@pytest.mark.parametrize("changed", ["time", "size", "inode"])
-def test_each_of_time_size_and_inode_tells_that_a_file_has_changed(changed, tmp_path):
+@pytest.mark.parametrize("changed", ["time", "size", "link"])
+def test_each_of_time_size_and_file_tells_that_a_store_has_changed(changed, tmp_path):
+    """The file becomes another one if a link is replaced, as Kubernetes does it."""
     pems = [AUTHORITY.issue(name).pem() for name in ("before", "after")]
     length = max(map(len, pems)) + (changed == "size")
-    before = pems[0].ljust(max(map(len, pems)), "\n")
-    tls = TlsContext(key_store_of(tmp_path, before))
-    path = tmp_path / "client.pem"
+    path, first, second = (tmp_path / name for name in ("client.pem", "first", "second"))
+    first.write_text(pems[0].ljust(max(map(len, pems)), "\n"))
+    path.symlink_to(first)
+    tls = TlsContext(SslConfig(truststore=TRUST, keystore=StoreConfig(str(path))))
     assert peer_of(tls) == "before"
     old = path.stat()
-    target = tmp_path / "new.pem" if changed == "inode" else path
+    target = second if changed == "link" else first
     target.write_text(pems[1].ljust(length, "\n"))
     os.utime(target, ns=(old.st_atime_ns, old.st_mtime_ns + (changed == "time")))
-    target.replace(path)
+    if changed == "link":
+        (tmp_path / "new").symlink_to(target)
+        (tmp_path / "new").replace(path)
     new = path.stat()
-    same = [
-        new.st_mtime_ns == old.st_mtime_ns,
-        new.st_size == old.st_size,
-        new.st_ino == old.st_ino,
-    ]
-    assert same == [changed != "time", changed != "size", changed != "inode"]
+    same = [old.st_mtime_ns == new.st_mtime_ns, old.st_size == new.st_size]
+    assert [*same, old.st_ino == new.st_ino] == [changed != n for n in ("time", "size", "link")]
     assert peer_of(tls) == "after"
-
-
-def test_what_cannot_be_read_the_first_time_is_an_error_until_it_can(tmp_path):
-    tls = TlsContext(key_store_of(tmp_path, AUTHORITY.issue("client").pem()[:-40]))
-    for _ in range(2):
-        with pytest.raises(ConfigError, match="it is cut: BEGIN CERTIFICATE is there"):
-            tls.context()
-    key_store_of(tmp_path, AUTHORITY.issue("client").pem())
-    assert peer_of(tls) == "client"
-
-
-def test_a_trust_store_that_was_changed_is_used(tmp_path):
-    path = write_private(tmp_path / "ca.pem", OTHER.pem)
-    tls = TlsContext(SslConfig(truststore=StoreConfig(str(path))))
-    assert handshake(tls.context(), SERVER).error is not None
-    write_private(path, OTHER.pem + AUTHORITY.pem)
-    assert handshake(tls.context(), SERVER).version == "TLSv1.3"
 
 
 # --- references ------------------------------------------------------------------------------------
@@ -553,6 +500,8 @@ NO_TLS = "the port does not speak TLS"
         (refused(4711), "b", r"^TLS with b:1: words of OpenSSL \[PKS-TLS-016\]$"),
         (OSError(errno.ETIMEDOUT, "Connection timed out"), "b", "b:1: Connection timed out "),
         (ssl_error("SOMETHING_NEW"), "::1", r"^TLS with \[::1\]:1: SOMETHING_NEW "),
+        *((ssl_error(reason), "b", NO_TLS) for reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST")),
+        (ssl_error("RECORD_LAYER_FAILURE"), "b", NO_TLS),
         (CLOSED, "b", rf"{NO_TLS} \(Connection reset by peer\): "),
         (END, "b", rf"{NO_TLS} \(EOF occurred\): .* \[PKS-TLS-012\]$"),
         (ConnectionResetError(), "b", rf"{NO_TLS} \(ConnectionResetError\): "),
@@ -584,27 +533,6 @@ def test_a_password_that_resembles_a_reason_hides_no_reason():
     said = said_of(ssl_error("WRONG_VERSION_NUMBER"))
     assert " (WRONG_VERSION_NUMBER): " in said
     assert password.reveal() not in said
-
-
-@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\4abcd"])
-def test_a_port_without_tls(answer):
-    """A Kafka broker closes the connection; other servers answer something else than TLS."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve():
-            connection, _ = server.accept()
-            with connection:
-                connection.recv(4096)
-                connection.sendall(answer)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        connection = socket.create_connection(server.getsockname(), DEADLINE_S)
-        with connection, pytest.raises(OSError) as raised:
-            TLS.context().wrap_socket(connection, server_hostname="127.0.0.1")
-        thread.join(DEADLINE_S)
-    assert NO_TLS in said_of(raised.value)
-    assert "kafka.security.protocol PLAINTEXT or SASL_PLAINTEXT" in said_of(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -686,13 +614,12 @@ def test_names_by_version_in_their_order():
         assert suites_by_version((name,), OPTION) == SuitesByVersion((), (name,), ())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "message"),
     [
         ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA348", f"Did you mean {RSA}?"),
         ("ECDHE-RSA-AES256-GCM-SHA384", f"by IANA's names, which Kafka uses: that is {RSA}"),
         ("tls_chacha20_poly1305_sha256", f"Did you mean {CHACHA}?"),
-        ("SSL_ECDHE_RSA_WITH_AES_256_GCM_SHA384", f"Did you mean {RSA}?"),
         ("HIGH", "HIGH is not a cipher suite"),
     ],
 )
@@ -722,12 +649,12 @@ def test_a_version_without_a_suite_is_not_spoken(options, expected, caplog):
     assert len(expected) == 2 or caplog.records == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "message"),
     [
         (
             {"enabled_protocols": ("TLSv1.3",), "cipher_suites": (RSA,)},
-            "has no cipher suite of TLSv1.3, which is all that kafka.ssl.protocol and",
+            "no cipher suite of TLSv1.3",
         ),
         ({"protocol": "TLSv1.2", "cipher_suites": (CHACHA,)}, "has no cipher suite of TLSv1.2"),
         ({"cipher_suites": (FIXED,)}, "OpenSSL has none of these cipher suites"),

@@ -101,11 +101,9 @@ class TestRequest:
         assert "S3CRET" not in caplog.text
 
     def test_path_and_query_are_kept_but_not_shown(self):
-        _, error, received = refusal_by(
-            Scripted(400), config=lambda url: config_for(f"{url}?tenant=S3CRET")
-        )
-        assert received[0].line == "POST /token?tenant=S3CRET HTTP/1.1"
-        assert "/token answers 400" in str(error)
+        asked = refusal_by(Scripted(400), config=lambda url: config_for(f"{url}?tenant=S3CRET"))
+        assert asked[2][0].line == "POST /token?tenant=S3CRET HTTP/1.1"
+        assert "/token answers 400" in str(asked[1])
 
     def test_references_are_resolved_for_each_request(self, tmp_path, monkeypatch):
         secret = tmp_path / "secret"
@@ -136,18 +134,17 @@ class TestAnswer:
             assert token not in caplog.text
         assert "S3CRET" not in caplog.text
 
-    @pytest.mark.parametrize("status", [200, 201])
-    def test_an_access_token_else_an_id_token(self, status):
+    def test_an_access_token_else_an_id_token(self):
         first, second = jwt(jti="1"), jwt(jti="2")
-        for fields, expected in (
-            ({"access_token": first, "id_token": second}, first),
-            ({"id_token": f" {second}\n"}, second),
-            ({"access_token": "", "id_token": second}, second),
+        for status, fields, expected in (
+            (200, {"access_token": first, "id_token": second}, first),
+            (201, {"id_token": f" {second}\n"}, second),
+            (200, {"access_token": "", "id_token": second}, second),
         ):
             with scripted(Scripted(status, json.dumps(fields).encode())) as (url, _):
                 assert token_from(config_for(url)) == expected
 
-    @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+    @each_row("status", [408, 429, 500, 502, 503, 504])
     def test_what_may_pass_is_tried_again(self, status):
         pauses = Pauses()
         with scripted(Scripted(status), Scripted(status), token_answer()) as (url, received):
@@ -155,10 +152,7 @@ class TestAnswer:
         assert len(received) == 3
         assert pauses.all == [100, 200]
 
-    @each_row(
-        "status",
-        [400, 401, 402, 403, 404, 405, 406, 407, 409, 410, 411, 412, 413, 414, 415, 501, 505],
-    )
+    @each_row("status", [400, 401, 403, 404, 407, 409, 415, 501, 505])
     def test_what_is_refused_is_not_tried_again(self, status):
         url, error, received = refusal_by(Scripted(status))
         assert len(received) == 1
@@ -203,7 +197,7 @@ class TestAnswer:
                 assert "[hidden]" in error
                 assert echo not in error
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("body", "message"),
         [
             (b"<html>S3CRET</html>", f"{NO_JSON} (19 bytes of application/json)"),
@@ -212,8 +206,6 @@ class TestAnswer:
             (b'{"token":"S3CRET"}', NO_TOKEN),
             (b'{"access_token":5}', NO_TOKEN),
             (b'{"access_token":"S3CRET"}', "is not a JWT of three parts"),
-            (b'{"access_token":"S3CRET.S3CRET.S3CRET"}', "is not a JWT: its second part"),
-            (b'{"access_token":"a.W10.c"}', "its claims are not a JSON object"),
         ],
     )
     def test_a_success_that_holds_no_token(self, body, message):
@@ -221,20 +213,22 @@ class TestAnswer:
         assert message in str(error)
         assert len(received) == 1
 
-    @pytest.mark.parametrize("status", [301, 302, 307, 308])
+    @each_row("status", [301, 302, 307, 308])
     def test_a_redirect_is_not_followed(self, status):
         location = (("Location", "https://user:S3CRET@elsewhere.example/t?x=S3CRET"),)
         _, error, received = refusal_by(Scripted(status, headers=location))
         assert len(received) == 1
-        assert "a redirect to https://elsewhere.example/t. The sink does not follow it" in str(
-            error
-        )
+        assert "a redirect to https://elsewhere.example/t. The sink does not" in str(error)
 
     def test_a_token_that_has_expired(self):
         _, error, _ = refusal_by(token_answer(exp=int(time.time()) - 100))
         assert isinstance(error, CredentialsUnavailableError)
         assert "expired 1" in str(error)
         assert "clock" in str(error)
+
+
+LENGTH = " X\r\nContent-Length: 1000"
+CHUNKED = " X\r\nTransfer-Encoding: chunked"
 
 
 class TestWays:
@@ -257,22 +251,14 @@ class TestWays:
         assert isinstance(error, CredentialsUnavailableError)
         assert f"http://{host}/token cannot be reached" in str(error)
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("raw", "told"),
         [
-            (b"", ""),
-            (b"S3CRET\r\n\r\n", ""),
-            (b"HTTP/1.1 999999 S3CRET\r\n\r\n", ""),
+            *((b"", ""), (b"S3CRET\r\n\r\n", ""), (b"HTTP/1.1 999999 S3CRET\r\n\r\n", "")),
             *(
-                (
-                    f'HTTP/1.1 {status} X\r\n{head}{{"access_token":"S3CRET'.encode(),
-                    "answer was cut",
-                )
+                (f'HTTP/1.1 {status}{head}\r\n\r\n{{"access_token":"S3CRET'.encode(), "was cut")
                 for status in (200, 400)
-                for head in (
-                    "Content-Length: 1000\r\n\r\n",
-                    "Transfer-Encoding: chunked\r\n\r\n3e8\r\n",
-                )
+                for head in (LENGTH, f"{CHUNKED}\r\n\r\n3e8")
             ),
         ],
     )
@@ -300,7 +286,7 @@ class TestWays:
         assert "does not answer in time" in str(error)
         assert "kafka.sasl.login.read.timeout.ms" in str(error)
 
-    @pytest.mark.parametrize(
+    @each_row(
         "url",
         [
             *("http://", "https://:443/x", "http://host:port/", "http://[::1/", "http://h:99999/"),
@@ -362,6 +348,8 @@ class TestTls:
         assert not isinstance(error, CredentialsUnavailableError)
         assert "ssl.truststore.location" in str(error)
         assert pauses.all == []
+        missing = refused(config_for(https.token_url, 'ssl.truststore.location="/no/such"'))
+        assert "/no/such" in str(missing)
         error = refused(config_for(https.token_url.replace(HOST, "localhost"), jaas))
         assert not isinstance(error, CredentialsUnavailableError)
         assert "localhost" in str(error)
@@ -369,17 +357,6 @@ class TestTls:
     def test_http_where_https_is_meant(self, issuer):
         error = refused(asking_once(issuer.token_url.replace("http:", "https:")))
         assert isinstance(error, CredentialsUnavailableError)
-
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ('ssl.protocol="TLSv1.1"', "kafka.sasl.jaas.config, for the token endpoint: Invalid"),
-            ("ssl.nonsense=x", "begins with 'ssl.' is not known"),
-            ('ssl.truststore.location="/no/such"', "/no/such"),
-        ],
-    )
-    def test_wrong_options(self, https, options, message):
-        assert message in str(refused(config_for(https.token_url, options)))
 
     def test_through_a_proxy_and_past_it(self, https, jaas, monkeypatch):
         with http_proxy() as (port, received):
@@ -435,8 +412,6 @@ class TestSigned:
             **{"aud": "aud-1", "iss": "iss-1", "sub": "sub-1"},
             **{"iat": 1_700_000_000, "exp": 1_700_000_300, "nbf": 1_699_999_940},
         }
-
-    def test_seconds_and_ids(self, key_file):
         given = {"claim_exp_seconds": 10, "claim_nbf_seconds": 0, "claim_jti_include": True}
         first, second = (claims_of(signed(key_file, **given)) for _ in range(2))
         assert (first["exp"], first["nbf"]) == (1_700_000_010, 1_700_000_000)
@@ -522,19 +497,18 @@ class TestKeys:
         assert "S3CRET" not in str(raised.value)
         assert raised.value.__cause__ is None
 
-    @pytest.mark.parametrize("option", ["private_key_file", "file", "template_file"])
-    def test_files_that_are_not_there(self, key_file, option):
-        name = f"assertion.{option.replace('_', '.')}=/no/such"
-        with pytest.raises(AuthenticationError, match=name):
-            signed(key_file, **{option: "/no/such"})
-
-    @pytest.mark.parametrize("text", ["S3CRET", "[]", '{"header": "S3CRET"}', '{"payload": []}'])
-    def test_templates_that_are_none(self, key_file, tmp_path, text):
+    def test_files_that_are_not_there_and_templates_that_are_none(self, key_file, tmp_path):
         template = tmp_path / "template.json"
-        template.write_text(text)
-        with pytest.raises(AuthenticationError, match=r"assertion\.template\.file") as raised:
-            signed(key_file, template_file=str(template))
-        assert "S3CRET" not in str(raised.value)
+        texts = ("S3CRET", "[]", '{"header": "S3CRET"}', '{"payload": []}')
+        for option, path, text in (
+            *(("template_file", str(template), text) for text in texts),
+            *((option, "/no/such", "") for option in ("private_key_file", "file", "template_file")),
+        ):
+            template.write_text(text)
+            name = f"assertion.{option.replace('_', '.')}" + "=/no/such" * (path == "/no/such")
+            with pytest.raises(AuthenticationError, match=name) as raised:
+                signed(key_file, **{option: path})
+            assert "S3CRET" not in str(raised.value)
 
 
 class TestGrants:
