@@ -289,11 +289,23 @@ METRICS_KEYS = (
         10 seconds at most; micro-batches do not wait. Default: OTEL_EXPORTER_OTLP_TIMEOUT in
         milliseconds, else 3000.
         > Increase it for a slow collector."""),
+    flag("metrics.openlineage.enable", False).about("""
+        Sends OpenLineage events of each query or job from the driver: docs/lineage.md. The client's
+        own configuration names the backend: OPENLINEAGE_URL or openlineage.yml. Needs the extra
+        lineage.
+        > Set true if a data catalogue must show which topics a job writes."""),
 )
 
 
 BACKUPS = 5
 """Number of renamed files of ``metrics.path`` that are kept."""
+
+
+LINEAGE_PROPERTIES = (
+    "spark.jobGroup.id",  # Spark names it after the run of the query
+    *(f"spark.openlineage.parent{of}" for of in ("RunId", "JobNamespace", "JobName")),
+)
+"""Spark's properties that tell the run of the query, and the run that has started the program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +343,7 @@ class MetricsOutputs:
     max_bytes: the local file is renamed before it becomes larger; 0: never
     push_url, push_job: a push gateway's URL, and the job label of the pushed metrics
     otlp: None unless OTLP is enabled
+    openlineage: whether OpenLineage events are sent
     """
 
     path: str | None = None
@@ -338,6 +351,7 @@ class MetricsOutputs:
     push_url: str | None = None
     push_job: str = "pykafka-sink"
     otlp: OtlpOutput | None = None
+    openlineage: bool = False
 
     @classmethod
     def of(cls, sink: Mapping[str, Any]) -> MetricsOutputs:
@@ -348,6 +362,7 @@ class MetricsOutputs:
             sink["metrics_prometheus_push_url"],
             sink["metrics_prometheus_push_job"],
             OtlpOutput.of(sink),
+            sink["metrics_openlineage_enable"],
         )
 
     @property

@@ -418,6 +418,7 @@ class SinkOptions:
     formats: None if no format option is set; registry: None if no schema id is written
     notes: sentences about options without effect, for the log
     topics_plan: what the driver's check has found of the topics; None before that check
+    written_columns: for lineage, name and type of the columns in records; empty without lineage
     """
 
     producer: ProducerConfig
@@ -441,6 +442,7 @@ class SinkOptions:
     registry: RegistryOptions | None = None
     topics_plan: TopicsPlan | None = None
     write_query_id: str | None = None
+    written_columns: tuple[tuple[str, str], ...] = ()
 
     @property
     def needs_producer_ids(self) -> bool:

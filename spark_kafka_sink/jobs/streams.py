@@ -126,8 +126,11 @@ def run_stream(
     job: its name, for the line about a failure; lag: for a stream of files
     """
     from spark_kafka_sink.jobs.failures import EXIT_OK, report  # Spark's, so not for --help
+    from spark_kafka_sink.metrics import follow_lineage
 
     spark = records.sparkSession
+    if settings.sink_options.get("metrics.openlineage.enable", "").strip().lower() == "true":
+        follow_lineage(spark)
     with GracefulStop(spark) as stop:
         query = start_stream(records, settings)
         Follower(query, lag, stop, SystemClock(), sys.stderr).follow()

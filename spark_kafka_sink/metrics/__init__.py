@@ -1,19 +1,20 @@
 """Metrics of each batch, and the outputs that receive them.
 
-``listen`` serves them to Prometheus from the user's own process.
+``listen`` serves them to Prometheus from the user's own process. ``follow_lineage`` reports the end
+of queries to a data catalogue.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_kafka_sink.metrics.prometheus import MetricsServer
 
-__all__ = ["listen"]
+__all__ = ["follow_lineage", "listen"]
 
 _HIGHEST_PORT = 65_535
 _PATH_PROPERTY = "spark.pykafka.metrics.path"
@@ -61,3 +62,26 @@ def listen(
     from spark_kafka_sink.metrics.prometheus import MetricsServer
 
     return MetricsServer(spark, file, port, host)
+
+
+def follow_lineage(spark: SparkSession) -> None:
+    """Send lineage's COMPLETE or FAIL when a query of this session ends.
+
+    Call it before the queries start, in the process that starts them and has the driver. Spark does
+    not tell a sink that a query has ended: without this call no event says it.
+    """
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    from spark_kafka_sink.metrics.lineage import end_runs
+
+    class Ends(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+            """Ignore it: commits send START and RUNNING."""
+
+        onQueryProgress = onQueryStarted  # noqa: N815
+
+        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+            """End the runs of the query."""
+            end_runs(str(event.runId), "COMPLETE" if event.exception is None else "FAIL")
+
+    spark.streams.addListener(Ends())

@@ -291,6 +291,12 @@ def check_outputs(outputs: MetricsOutputs) -> None:
         check_prometheus_client()
     if outputs.otlp is not None:
         check_otlp(outputs.otlp)
+    if outputs.openlineage and not _is_installed("openlineage.client"):
+        raise ConfigError(
+            "metrics.openlineage.enable needs the Python package openlineage-python on the driver: "
+            "pip install 'pykafka-sink[lineage]'",
+            code="METRICS-004",
+        )
 
 
 def check_prometheus_client() -> None:

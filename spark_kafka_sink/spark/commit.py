@@ -188,6 +188,7 @@ def _decoded(body: dict[str, Any]) -> KafkaCommitMessage:
         dropped_rows=_integer(body["dropped_rows"]),
         open_ms=_integer(body["open_ms"]),
         longest_wait=None if body["longest_wait"] is None else _wait(*body["longest_wait"]),
+        origin=_optional(_text, body["origin"]),
     )
 
 
@@ -329,6 +330,7 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
     query_id, batch_id: of a streaming query if Spark reports them, else None
     dead_letters: count by cause, None if no error is tolerated
     longest_wait: for brokers, if the log reported one
+    origin: for lineage, Spark's properties of the run, as JSON; only from partition 0
     is_unordered: Spark may run copies of tasks, and a late copy may write older rows of a key last
     planned: of the batch, only from Spark partition 0
     transaction: the task's open transaction, if there were rows; token: the plan's token
@@ -356,6 +358,7 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
     dropped_rows: int = 0
     open_ms: int = 0
     longest_wait: LongestWait | None = None
+    origin: str | None = None
 
     def belong_to(self, plan: TransactionPlan) -> None:
         """Add the plan's token: Spark commits in a process other than the one that planned."""
@@ -397,7 +400,7 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
 _PLAIN_FIELDS = (
     *("partition_id", "attempt_number", "query_id", "transaction", "token", "started_at_ms"),
     *("host", "batch_id", "dead_letters", "planned", "is_unordered", "dropped_rows", "open_ms"),
-    "longest_wait",
+    *("longest_wait", "origin"),
 )
 """Fields that JSON holds as they are."""
 
@@ -425,6 +428,7 @@ class BatchSummary:
     """The merged messages of all tasks of one job or micro-batch.
 
     tasks, failed_tasks: None if Spark does not report the outcome of the tasks
+    origin: as in a message
     """
 
     tasks: int | None = 0
@@ -437,6 +441,7 @@ class BatchSummary:
     dead_letters: dict[str, int] | None = None
     planned: PlanningSpan | None = None
     longest_wait: LongestWait | None = None
+    origin: str | None = None
 
     @classmethod
     def merge(cls, messages: Iterable[WriterCommitMessage | None]) -> BatchSummary:
@@ -447,6 +452,7 @@ class BatchSummary:
         for message in written:
             summary.query_id = summary.query_id or message.query_id
             summary.planned = summary.planned or message.planned
+            summary.origin = summary.origin or message.origin
             waits = summary.longest_wait, message.longest_wait
             summary.longest_wait = max((w for w in waits if w is not None), default=None)
             summary.metrics.add(message.metrics)
@@ -503,14 +509,15 @@ def report_commit(
     is_logged: bool,
     outputs: MetricsOutputs,
     **more: Any,
-) -> None:
-    """Report a committed batch to ``outputs``, and to the log if ``is_logged``."""
+) -> Line:
+    """Report a committed batch to ``outputs``, and to the log if ``is_logged``; return its line."""
     summary = messages if isinstance(messages, BatchSummary) else BatchSummary.merge(messages)
     line = summary.line("commit", micro_batch_id, **more)
     if is_logged:
         _log(logging.INFO, batch_text(line), line)
     ensure_log_handler()
     write_outputs(outputs, line)
+    return line
 
 
 AT_LEAST_ONCE_NOTE = (
@@ -533,8 +540,8 @@ def report_abort(
     outputs: MetricsOutputs,
     note: str = AT_LEAST_ONCE_NOTE,
     **more: Any,
-) -> None:
-    """Report a failed batch to the log and to ``outputs``."""
+) -> Line:
+    """Report a failed batch to the log and to ``outputs``; return its line."""
     summary = messages if isinstance(messages, BatchSummary) else BatchSummary.merge(messages)
     more["note"] = note
     line = summary.line("abort", micro_batch_id, **more)
@@ -546,6 +553,7 @@ def report_abort(
         _log(logging.WARNING, text, line, code_of(line.get("error")) or "DELIVERY-006")
     ensure_log_handler()
     write_outputs(outputs, line)
+    return line
 
 
 def _log(level: int, text: str, line: Line, code: str = "") -> None:

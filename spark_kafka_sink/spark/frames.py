@@ -48,7 +48,7 @@ from spark_kafka_sink.spark.planning import (
     plan_schemas,
     plan_transactions,
 )
-from spark_kafka_sink.spark.row_planning import InputLayout, plan_rows
+from spark_kafka_sink.spark.row_planning import InputLayout, plan_rows, written_columns
 from spark_kafka_sink.spark.versions import check_pandas, warn_of_unpickling
 from spark_kafka_sink.spark.writer import (
     QUERY_ID_PROPERTY,
@@ -391,6 +391,9 @@ class _Write:
     def _write(self, identity: WriteIdentity | None) -> None:
         planning_time = PlanningTimer()
         rows = plan_rows(self._df.schema, self._options)
+        if self._options.metrics.openlineage:
+            columns = written_columns(self._df.schema, rows)
+            self._options = replace(self._options, written_columns=columns)
         # A query with a second micro-batch has committed the first.
         is_stream = bool(self._batch_id)
         checked = check_surroundings(self._options, is_stream)

@@ -178,6 +178,10 @@ class QueryThreads:
         return self._found[key]
 
 
+# Modules of the working folder, which others may be able to write, are not imported.
+_PROGRAM = f"import sys; sys.path[:] = filter(None, sys.path); from {__name__} import main; main()"
+
+
 class GuardProcess:
     """The guard of this process, started with its first plan."""
 
@@ -213,7 +217,7 @@ class GuardProcess:
         here.setblocking(False)
         with there:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", f"from {__name__} import main; main()"],
+                [sys.executable, "-c", _PROGRAM],
                 stdin=there.fileno(),
                 stdout=subprocess.DEVNULL,
                 env=environment,

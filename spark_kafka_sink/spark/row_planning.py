@@ -315,6 +315,20 @@ def plan_rows(schema: StructType, options: SinkOptions) -> InputLayout:
     return rows._replace(notes=(*rows.notes, *_notes_on_copy(schema, options)))
 
 
+def written_columns(schema: StructType, rows: InputLayout) -> tuple[tuple[str, str], ...]:
+    """Return name and type of the columns in records; none that only chooses topic or partition."""
+    at, plan = rows.positions, rows.plan
+    used = {at.value, at.key, at.headers, at.timestamp}
+    names: set[str] = set()
+    if plan is not None:
+        used = {position for part, position in plan.kept if part not in ("topic", "partition")}
+        for part in filter(None, (plan.value, plan.key)):
+            used.add(part.column)
+            names.update(field.path[0] for field in (part.plan.fields if part.plan else ()))
+    found = [f for n, f in enumerate(schema.fields) if n in used or f.name in names]
+    return tuple((field.name, field.dataType.simpleString()) for field in found)
+
+
 _OF_KAFKA = {KEY, VALUE, "topic", "partition", "offset", TIMESTAMP, "timestampType"}
 """The columns of Spark's own Kafka source."""
 

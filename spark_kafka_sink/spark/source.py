@@ -27,6 +27,7 @@ import logging
 import os
 import re
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -163,7 +164,7 @@ class KafkaSinkDataSource(DataSource):
 
     def _checked(self, schema: StructType, is_stream: bool) -> tuple[SinkOptions, InputLayout]:
         """Return checked options and rows. Raises errors of options, columns or the cluster."""
-        from spark_kafka_sink.spark.row_planning import plan_rows
+        from spark_kafka_sink.spark.row_planning import plan_rows, written_columns
 
         if not self.options:
             raise ConfigError(_NO_OPTIONS, code="OPTION-004")
@@ -173,6 +174,8 @@ class KafkaSinkDataSource(DataSource):
         else:
             options = with_query_name(options, None, NOT_A_QUERY)
         rows = plan_rows(schema, options)
+        if options.metrics.openlineage:
+            options = replace(options, written_columns=written_columns(schema, rows))
         if self._plans:  # otherwise all rows are written and only the commit follows
             options = check_surroundings(options, is_stream)
             # The process that starts all planning processes and ends with the driver.

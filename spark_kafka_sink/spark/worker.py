@@ -206,7 +206,7 @@ def sentence_first(called: _Called) -> _Called:
         try:
             return called(*arguments, **named)
         except KafkaSinkError as error:
-            if not _is_process_of_spark():
+            if not is_process_of_spark():
                 raise
             logger.debug("Spark shows this error without its traceback", exc_info=True)
             os.environ[_HIDE] = "1"
@@ -215,6 +215,7 @@ def sentence_first(called: _Called) -> _Called:
     return cast(_Called, call)
 
 
-def _is_process_of_spark() -> bool:
+def is_process_of_spark() -> bool:
+    """Return True in a process that Spark has started, False in the user's own."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return spec is not None and spec.name.startswith(_PROCESSES)

@@ -10,6 +10,7 @@ driver-side processes. The task imports the producer and its kernels.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import KafkaSinkError, code_of, coded, sentence, warn
 from spark_kafka_sink.base.model import ColumnPositions, format_address
-from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
+from spark_kafka_sink.config.sink_keys import LINEAGE_PROPERTIES, SINK_OPTIONS
 from spark_kafka_sink.config.sink_options import SinkOptions, effective_settings
 from spark_kafka_sink.formats.plan import RowSpec
 from spark_kafka_sink.spark.commit import (
@@ -46,6 +47,7 @@ from spark_kafka_sink.spark.versions import (
 from spark_kafka_sink.spark.worker import (
     address_limit,
     freeze_loaded,
+    is_process_of_spark,
     keep_one_arena,
     sentence_first,
     set_up,
@@ -160,6 +162,8 @@ def write_partition(
     message = _message()
     if message.partition_id == 0:
         message.planned = planned
+        if options.metrics.openlineage:
+            message.origin = json.dumps({name: _property(name) for name in LINEAGE_PROPERTIES})
     if transactions is not None:
         message.belong_to(transactions)
     elif positions.key is not None:
@@ -266,7 +270,8 @@ def commit_batch(
         from spark_kafka_sink.spark.preflight import log_once, query_text
 
         log_once([f"{_SPECULATION} ({query_text(options, summary.query_id)})"], "DELIVERY-009")
-    report_commit(summary, batch_id, options.metrics_log, options.metrics, **more)
+    line = report_commit(summary, batch_id, options.metrics_log, options.metrics, **more)
+    _report_lineage(options, line, summary)
 
 
 def abort_batch(
@@ -288,11 +293,27 @@ def abort_batch(
     note = AT_LEAST_ONCE_JOB_NOTE if batch_id is None else AT_LEAST_ONCE_NOTE
     if isinstance(messages, BatchSummary):
         note = UNKNOWN_NOTE
+    summary = messages if isinstance(messages, BatchSummary) else BatchSummary.merge(messages)
     if options.exactly_once is not None:
         from spark_kafka_sink.transactions.session import abort_unit
 
         note = complete_commands(abort_unit(options, None if plan is None else plan.token), options)
-    report_abort(messages, batch_id, options.metrics, note, **more)
+    line = report_abort(summary, batch_id, options.metrics, note, **more)
+    _report_lineage(options, line, summary)
+
+
+def _report_lineage(options: SinkOptions, line: dict[str, Any], summary: BatchSummary) -> None:
+    if not options.metrics.openlineage:
+        return
+    # One process starts all of Spark's own that commit, and ends with the driver.
+    driver_id = os.getppid() if is_process_of_spark() else os.getpid()
+    try:  # the records are in Kafka, even if no file can be opened any more
+        from spark_kafka_sink.metrics.lineage import report_lineage
+    except Exception as error:
+        text = f"lineage events are not sent: {type(error).__name__}. They are lost"
+        warn(logger, "METRICS-012", text)
+    else:
+        report_lineage(options, line, summary.origin, driver_id)
 
 
 def _begun(options: SinkOptions) -> dict[str, Any]:

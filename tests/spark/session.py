@@ -2,7 +2,9 @@
 
 import os
 import sys
+import tempfile
 from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -13,6 +15,8 @@ from tests import class_archives
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Of every driver that a test starts. They run for minutes at most: Java's slower compiler would take
 half of the CPU."""
+LINEAGE = Path(tempfile.gettempdir(), f"pykafka-sink-tests-{os.getpid()}", "openlineage.yml")
+"""What the driver's processes read, if it exists when they send lineage events."""
 os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join([*QUICK_START, *class_archives.of_spark()]))
 
 
@@ -24,6 +28,7 @@ def spark_session(client_version=None, settings=None):
     settings: of Spark, beside those that all tests have
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["OPENLINEAGE_CONFIG"] = str(LINEAGE)
     modules = [with_version(module, client_version) for module in JVM_SINK]
     if client_version is not None:
         # Since 4.1 the client looks into its own tokens with it.

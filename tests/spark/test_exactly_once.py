@@ -12,6 +12,7 @@ from evidence.harness.jobs import judge
 from evidence.harness.query import TASKS
 from evidence.harness.scene import EndOffsets, lingering, transactional_ids
 from spark_kafka_sink.__main__ import main
+from tests.lineage import HAS_LINEAGE, events_in, kinds, outputs_of, to_file
 from tests.patience import AN_HOUR_MS, PATIENCE_S, eventually
 from tests.reading import read_topic
 from tests.spark.test_streaming import ROWS_PER_FILE, read_files, start, write_file
@@ -177,8 +178,10 @@ class TestKilledDriver:
     """Drivers in processes of their own, killed at a named point of the commit protocol."""
 
     @pytest.fixture
-    def driver(self, kafka, new_topic, tmp_path):
+    def driver(self, kafka, new_topic, tmp_path, monkeypatch):
         """Creates drivers of one query, on one checkpoint; leaves none behind."""
+        for variable, value in to_file(tmp_path / "events").items():
+            monkeypatch.setenv(variable, value)
         topic = new_topic(3)
         drivers = []
 
@@ -188,6 +191,7 @@ class TestKilledDriver:
                 **{
                     "kafka.bootstrap.servers": kafka.bootstrap_servers,
                     "topic": topic,
+                    "metrics.openlineage.enable": HAS_LINEAGE,
                     # A driver that is held back must not give up before it finds out why.
                     "kafka.max.block.ms": "600000",
                 },
@@ -210,7 +214,9 @@ class TestKilledDriver:
         [False, pytest.param(True, marks=pytest.mark.long)],
         ids=["once", "twice"],
     )
-    def test_after_the_decision_and_between_two_commits(self, kafka, driver, is_killed_again):
+    def test_after_the_decision_and_between_two_commits(
+        self, kafka, driver, is_killed_again, tmp_path
+    ):
         query = driver("query", 6)
         decided = query.traps.set(Trap("commit.decided", KILL_DRIVER, nth=3))
         query.start()
@@ -230,6 +236,15 @@ class TestKilledDriver:
         verdict = judge(kafka.bootstrap_servers, driver.topic, 3, 6 * ROWS_PER_BATCH)
         assert verdict.is_good, verdict
         assert lingering(kafka, f"eo-{driver.topic}.") == []
+        if (
+            HAS_LINEAGE == "true"
+        ):  # the run that was killed has no end; the other does not go on with it
+            path = tmp_path / "events"
+            assert eventually(lambda: kinds(events_in(path)).count("START") == 2)
+            assert kinds(events_in(path)[:2]) == ["START", "RUNNING"]
+            assert outputs_of(events_in(path)[1])[driver.topic][0] == ROWS_PER_BATCH
+            assert {"START", "RUNNING"} == set(kinds(events_in(path)))
+            assert len({event["run"]["runId"] for event in events_in(path)}) == 2
 
     def test_a_stop_between_the_tasks_and_the_commit(self, kafka, driver):
         """Spark can start neither commit nor abort: its thread is interrupted."""

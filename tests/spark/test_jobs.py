@@ -25,6 +25,7 @@ from benchmarks.harness import JVM_SINK
 from spark_kafka_sink.localkafka import fetch_jars
 from spark_kafka_sink.transactions.crash_points import VARIABLE as CRASH_HOOK
 from tests.killing import HOLD_AT, HOLD_FILE
+from tests.lineage import HAS_LINEAGE, events_in, kinds, to_file
 from tests.patience import PATIENCE_S, eventually
 from tests.reading import read_topic
 from tests.spark.test_streaming import write_file
@@ -150,9 +151,11 @@ def test_stream_job_stops_cleanly_and_goes_on_where_it_stopped(
             "job.input": str(folder),
             "job.checkpoint": str(tmp_path / "checkpoint"),
             "metrics.log": "false",
+            "metrics.openlineage.enable": HAS_LINEAGE,
         }
     )
-    job = submit(settings, "stream_to_kafka.py", "--trigger", "1 second")
+    events = tmp_path / "events"
+    job = submit(settings, "stream_to_kafka.py", "--trigger", "1 second", **to_file(events))
     assert eventually(lambda: "0 of 3 files left" in job.text()), job.text()
     if how.startswith("SIGTERM"):
         job.process.send_signal(signal.SIGTERM)
@@ -164,10 +167,15 @@ def test_stream_job_stops_cleanly_and_goes_on_where_it_stopped(
     assert not own_tracebacks(job.text()), job.text()
     for number in range(3, 5):
         write_file(folder, number)
-    job = submit(settings, "stream_to_kafka.py", "--trigger", "available-now")
+    job = submit(settings, "stream_to_kafka.py", "--trigger", "available-now", **to_file(events))
     assert job.wait() == 0, job.text()
     assert "40 rows" in job.text()
     assert ids(kafka, topic) == list(range(100))
+    if HAS_LINEAGE == "true":
+        assert eventually(lambda: kinds(events_in(events)).count("COMPLETE") == 2)
+        sent = [event for event in events_in(events) if event["eventType"] != "RUNNING"]
+        assert kinds(sent) == ["START", "COMPLETE"] * 2
+        assert sent[0]["run"] == sent[1]["run"] != sent[2]["run"] == sent[3]["run"]
 
 
 @contextmanager

@@ -389,6 +389,7 @@ def test_planning_is_timed_where_it_is_done(method, monkeypatch):
 def test_a_write_that_fails_tells_why_and_when(path, monkeypatch):
     class Failing(Frame):
         def collect(self):
+            self.getLocalProperty = {}.pop  # raises: the driver's JVM has ended
             raise RuntimeError("executor lost" * 100)
 
     monkeypatch.setattr(frames, "check_surroundings", lambda options, is_stream: options)
@@ -443,7 +444,12 @@ def _set(*path):
         *(_set("metrics", [0] * 200), _set("partitions", {"a": 1}), _set("planned", [1])),
         *(_set("transaction", [1]), _set("transaction", 1, "1000000"), _set("token", "abcd")),
         *(_set("dead_letters", value) for value in ({"a": {}}, [])),
-        *(_set("host", None), _set("is_unordered", 1), lambda body: body.pop("nodes")),
+        *(
+            _set("host", None),
+            _set("is_unordered", 1),
+            _set("origin", {}),
+            lambda body: body.pop("nodes"),
+        ),
     ],
 )
 def test_each_value_of_a_message_has_its_type(change):
@@ -521,7 +527,7 @@ def test_a_message_is_the_same_after_json_and_the_plan_arrives_once():
     done.metrics.compression_rate_sum, done.planned = 0.25, PLANNED
     done.dead_letters, done.batch_id, done.is_unordered = {"null key": 2}, 7, True
     done.started_at_ms, done.dropped_rows, done.open_ms = 1, 3, 4
-    done.longest_wait = LongestWait(5, "no leader")
+    done.longest_wait, done.origin = LongestWait(5, "no leader"), "{}"
     bare = commit.KafkaCommitMessage(-1, -1, host="")
     same = [f.name for f in fields(done) if getattr(done, f.name) == getattr(bare, f.name)]
     assert same == [], "each field has a value here"

@@ -31,7 +31,7 @@ ALLOWED = {
         *("registry", "security.references", "transactions"),
     },
     "localkafka": {"network", "protocol"},
-    "jobs": {"config"},
+    "jobs": {"config", "metrics"},
     "tools": {
         *("config", "localkafka", "metrics", "network", "producer", "protocol", "record"),
         *("registry", "security", "transactions"),
@@ -78,7 +78,7 @@ ALLOWED_IN_SPARK = {
         *("config.sink_options", "spark.worker", "spark.writer", "transactions"),
     },
     "spark.writer": {
-        *("config", "formats.plan", "spark", "transactions"),
+        *("config", "formats.plan", "metrics.lineage", "spark", "transactions"),
     },
     "spark.frames": {
         *("config", "formats.plan", "record.compiled.library", "spark"),
@@ -103,6 +103,7 @@ ONLY_IN = {
     "prometheus_client": {"metrics"},
     "opentelemetry": {"metrics.otlp"},
     "google": {"formats.protobuf_layout", "formats.protobuf_text", "metrics.otlp"},
+    "openlineage": {"metrics.lineage"},
     "requests": {"metrics.otlp"},
     "time": {"base.clock", "record.kernels"},
     "socket": {
@@ -132,6 +133,7 @@ ONLY_IN = {
         "spark.guard",
         "spark.topics",
         "metrics.background",
+        "metrics.lineage",
         "metrics.prometheus",
         "metrics.otlp",
         "tools.report_page",
@@ -301,7 +303,8 @@ ARRAYS = {"numpy", "pyarrow"}
         (
             "import spark_kafka_sink.spark.source, spark_kafka_sink.spark.writer\n"
             "import spark_kafka_sink.spark.preflight, spark_kafka_sink.spark.row_planning\n"
-            "import spark_kafka_sink.transactions.session",
+            "import spark_kafka_sink.transactions.session, spark_kafka_sink.spark.frames\n"
+            "import sys; assert 'spark_kafka_sink.metrics.lineage' not in sys.modules",
             {*KERNELS, "prometheus_client", "opentelemetry"},
         ),
         # The decision log is the driver's.
