@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from evidence.harness.faults import Situation
-from evidence.harness.jobs import run_batch
+from evidence.harness.jobs import Shape, run_batch
 from tests.local_kafka import PatientKafka
 from tests.patience import AN_HOUR_MS
 
@@ -37,7 +37,7 @@ def test_the_job_fails_when_delivery_timeout_is_over(spark, tmp_path):
         killer = threading.Thread(target=kill)
         killer.start()
         with pytest.raises(Exception) as caught:
-            run_batch(spark, options, 400_000, 50, tmp_path)
+            run_batch(spark, options, 400_000, Shape(pause_ms=50), tmp_path)
         situation.is_over.set()
         killer.join()
     message = str(caught.value)

@@ -19,7 +19,7 @@ def test_modules_and_fixtures_of_tests_are_followed():
     """These files name no module of the producer, but a harness does; and a fixture."""
     found = names("producer.sender", "simulation")
     assert {"simulation/test_sender.py", "simulation/test_replay.py"} <= found
-    assert "simulation/test_decision_log.py" not in found
+    assert "simulation/test_hung_brokers.py" not in found
     assert "broker/test_topics.py" in names("localkafka", "broker")
     assert names("tools.terminal", "unit") < names("tools", "unit")
 
