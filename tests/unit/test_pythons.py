@@ -4,6 +4,7 @@ import os
 import sys
 
 import pytest
+from pyspark import SparkContext
 
 from spark_kafka_sink import configure
 from spark_kafka_sink.base.errors import ConfigError
@@ -43,6 +44,7 @@ def test_the_python_of_a_session(given, python, settings, tmp_path, monkeypatch)
     other = tmp_path / "python"
     other.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     other.chmod(0o755)
+    monkeypatch.setattr(SparkContext, "_jvm", None)  # other tests of this process have a session
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYSPARK_GATEWAY_PORT"):
         monkeypatch.delenv(name, raising=False)
     for name, value in given.items():
