@@ -7,11 +7,13 @@ from evidence.chaos import table as chaos
 from evidence.compatibility import table as compatibility
 from evidence.harness import pages
 from evidence.harness.planning import parser_of, show
+from evidence.outage import first_lines
 from evidence.pairs import run as pairs
 from evidence.parity import results as parity
 from evidence.week import page as week
 
-PAGES = {**chaos.PAGES, **compatibility.PAGES, **pairs.PAGES, **parity.PAGES, **week.PAGES}
+_MODULES = (chaos, compatibility, first_lines, pairs, parity, week)
+PAGES = {page: tables for module in _MODULES for page, tables in module.PAGES.items()}
 
 
 def main(words=None):

@@ -158,6 +158,11 @@ PROGRAMS = {
         tests=("evidence/mistakes",),
         before="a change of an error",
     ),
+    "first-lines": Program(
+        "what the log says first in each of 21 outages, and after how long, beside Spark's own sink",
+        "15 min",
+        "evidence.outage.first_lines",
+    ),
     "telemetry": Program(
         "a broker that asks for metrics (KIP-714) gets them, as from librdkafka; Prometheus and its push "
         "gateway read them, and the dashboard's queries answer",

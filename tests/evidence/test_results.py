@@ -18,6 +18,7 @@ from evidence.harness.pages import rendered
 from evidence.lost.faults import AT_LEAST_ONCE, KILLS
 from evidence.lost.faults import EXACTLY_ONCE as TRANSACTIONS
 from evidence.lost.run import is_good as is_good_although_lost
+from evidence.outage import first_lines
 from evidence.pages import PAGES
 from evidence.pairs.covering import FACTORS, all_pairs, is_possible, jobs, pairs_of
 from spark_kafka_sink.transactions.crash_points import POINTS
@@ -33,6 +34,12 @@ def test_a_generated_document_is_up_to_date(document):
     text = document.read_text(encoding="utf-8")
     is_new = text == rendered(text, PAGES[document]())
     assert is_new, f"{document.name}: make evidence NAME=pages"
+
+
+def test_each_outage_is_named_in_time():
+    rows = first_lines.read()
+    assert [row["cause"] for row in rows] == [outage.cause for outage in first_lines.OUTAGES]
+    assert [row["cause"] for row in rows if first_lines.is_too_late(row)] == []
 
 
 @pytest.mark.parametrize("name", BUGS)
