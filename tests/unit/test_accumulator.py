@@ -3,20 +3,28 @@ the limit, where rows without a key go, and how far a batch is filled and linger
 """
 
 import random
+import threading
 from collections import Counter
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
+from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import TransactionError, error_named
-from spark_kafka_sink.base.model import ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.base.model import ColumnPositions, ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client import ThrottleTimes
 from spark_kafka_sink.producer import partitioner
 from spark_kafka_sink.producer.accumulator import BufferPool, NodeLatency
+from spark_kafka_sink.producer.monitor import ThreadMonitor
 from spark_kafka_sink.producer.open_batches import CompressionRatio
+from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.producer.quotas import RateLimit, ThrottleTracker
 from spark_kafka_sink.producer.sequences import NoSequences, ProducerState
-from tests.patience import AN_HOUR_MS
+from spark_kafka_sink.record.compression import Compressor
+from tests.golden.producing import ScriptedBroker, Topic
+from tests.patience import AN_HOUR_MS, PATIENCE_S
 from tests.unit.batches import (
     ALL,
     NODES,
@@ -301,6 +309,14 @@ def test_what_comes_back_in_disorder_is_handed_out_in_order():
     assert pool.take(8) == [7, 6, 5, 4, 3, 2, 1, 0]
 
 
+def test_of_a_large_arena_the_pages_used_last_come_first():
+    pool = BufferPool(10_000 * PAGE, PAGE)
+    low, high = pool.take(5_000), pool.take(2_000)
+    pool.deallocate(low)
+    pool.deallocate(high)
+    assert set(pool.take(32)) <= set(high)
+
+
 @pytest.mark.parametrize(
     ("pages", "size_bytes", "expected"),
     [
@@ -533,3 +549,78 @@ def test_limits_of_what_a_batch_holds(ratios, limit):
     """batch.size is the least: batches that grow are no reason to send less."""
     assert observed(*ratios).uncompressed_limit(BATCH_SIZE) == limit
     assert observed(*ratios).uncompressed_limit(0) == 0
+
+
+# --- lingering batches: the sender thread finishes them one at a time, without the monitor --------
+
+PARTITIONS = 5
+
+
+class SlowCompressor:
+    """Takes as long as the test says. ``begun``: how many batches it was given."""
+
+    def __init__(self):
+        self.begun = threading.Semaphore(0)
+        self.may_end = threading.Semaphore(0)
+        self.count = 0
+
+    def compress(self, data):
+        self.count += 1
+        self.begun.release()
+        assert self.may_end.acquire(timeout=PATIENCE_S)
+        return bytes(data)
+
+    def __call__(self):
+        return Compressor("none", 0, self.compress)
+
+
+class Lingering:
+    """A producer with a lingering batch for each partition, which a thread begins to finish."""
+
+    def __init__(self):
+        values = {"bootstrap.servers": "scripted:9092", "linger.ms": "0"}
+        broker = ScriptedBroker({"t": Topic(PARTITIONS)}, ProducerIdAndEpoch(7, 0), {}, True)
+        self.monitor = ThreadMonitor()
+        clock = SystemClock()
+        config = ProducerConfig.parse(values)
+        self.producer = KafkaProducer(config, broker, clock, random.Random(1), self.monitor)
+        self.producer.begin_task(["t"])
+        for _ in range(20):  # until it knows the topic
+            self.producer.sender.run_once(clock.now_ms())
+        self.compressor = SlowCompressor()
+        appender = self.producer._appender
+        appender._sender_finisher._compressor = self.compressor()
+        self.append()
+        self._sender = threading.Thread(
+            target=appender.finish_expired_linger, args=(clock.now_ms() + 1000,), daemon=True
+        )
+        self._sender.start()
+        assert self.compressor.begun.acquire(timeout=PATIENCE_S)
+
+    def append(self):
+        """A row for each partition."""
+        rows = {"value": [b"v"] * PARTITIONS, "partition": pa.array(range(PARTITIONS), pa.int32())}
+        positions = ColumnPositions(value=0, partition=1, topic_option="t")
+        self.producer.append(pa.record_batch(rows), positions)
+
+    def end(self):
+        for _ in range(2 * PARTITIONS):
+            self.compressor.may_end.release()
+        self._sender.join(PATIENCE_S)
+        assert not self._sender.is_alive()
+
+
+def test_an_append_waits_for_one_lingering_batch_at_most():
+    """Whose compression does not hold the monitor."""
+    lingering = Lingering()
+    task = threading.Thread(target=lingering.append, daemon=True)
+    task.start()
+    turns = lingering.producer._appender._turns
+    while not turns.is_task_waiting:  # it waits for the batch that is being compressed
+        assert task.is_alive()
+    lingering.compressor.may_end.release()
+    task.join(PATIENCE_S)
+    assert not task.is_alive()
+    assert lingering.compressor.count == 1
+    assert lingering.producer.accumulator.incomplete_count == 1
+    lingering.end()
