@@ -1,10 +1,10 @@
 """pykafka-sink: Spark DataFrames and streams into Apache Kafka, without a jar.
 
-``format("pykafka-sink")`` needs an import of nothing. ``configure`` has a session that is yet to
-start run this Python. ``write`` and ``batch_writer`` do the same
-where Spark has no data sources in Python, or does not find this one. ``metrics.listen`` serves
-Prometheus. They are loaded, with pyspark, when they are first used. ``RefusedRowsError`` is for
-interceptors and partitioners of your own. ``await_termination`` ends a query on Ctrl-C and SIGTERM.
+``format("pykafka-sink")`` needs an import of nothing. ``configure`` lets a new session run this
+Python. ``write`` and ``batch_writer`` do the same as the format where Spark has no data sources in
+Python, or does not find this one. ``metrics.listen`` serves Prometheus. They are loaded, with
+pyspark, when they are first used. ``RefusedRowsError`` is for interceptors and partitioners of your
+own. ``await_termination`` ends a query on Ctrl-C and SIGTERM.
 """
 
 from __future__ import annotations

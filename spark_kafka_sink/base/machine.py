@@ -12,11 +12,15 @@ import logging
 import os
 import resource
 import stat
+import sys
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_kafka_sink.base.errors import KafkaSinkError, coded, warn
+
+if TYPE_CHECKING:
+    from subprocess import Popen
 
 logger = logging.getLogger(__name__)
 
@@ -297,6 +301,33 @@ def _identity_without_proc(process_id: int) -> str | None:
     except PermissionError:
         pass  # the process exists and is another user's
     return str(process_id)
+
+
+# Spark's daemons accept who sends it. Cloud credentials stay: logins may read them.
+_SECRET_OF_SPARK = "PYTHON_WORKER_FACTORY_SECRET"
+
+
+def start_process(module: str, *arguments: str, **streams: Any) -> Popen[bytes]:
+    """Start ``main()`` of a module of the package in a process that outlives this one.
+
+    It looks for modules where this process does, and has its working folder, because options may
+    name files relative to it. Its environment lacks the secret of Spark.
+    streams: stdin, stdout and stderr as for Popen
+
+    Raises OSError.
+    """
+    from subprocess import Popen  # tasks do not need it
+
+    # Python would search the working folder first, where others may be able to write.
+    program = f"import sys; sys.path[:] = filter(None, sys.path); from {module} import main; main()"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    environment.pop(_SECRET_OF_SPARK, None)
+    return Popen(
+        [sys.executable, "-c", program, *arguments],
+        env=environment,
+        start_new_session=True,  # Spark ends its Python processes by their group
+        **streams,
+    )
 
 
 CACHE_VARIABLE = "PYKAFKA_SINK_CACHE"

@@ -214,8 +214,6 @@ def _folder_in(_: str) -> Path:
 
 
 _sending: list[subprocess.Popen[bytes]] = []
-# Modules of the working folder, which others may be able to write, are not imported.
-_PROGRAM = f"import sys; sys.path[:] = filter(None, sys.path); from {__name__} import main; main()"
 
 
 def _send(events: Sequence[dict[str, Any]], problem: Path) -> None:
@@ -232,15 +230,9 @@ def _send(events: Sequence[dict[str, Any]], problem: Path) -> None:
     with TemporaryFile() as file:
         file.write(json.dumps(events).encode())
         file.seek(0)
-        # In this process's folder, where openlineage.yml may be. It must not hold a caller's pipe.
-        process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, str(problem), str(TIMEOUT_S)],
-            stdin=file,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            start_new_session=True,  # Spark ends its Python processes by their group
-        )
+        # It must not hold a caller's pipe.
+        streams = {"stdin": file, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        process = machine.start_process(__name__, str(problem), str(TIMEOUT_S), **streams)
     _sending.append(process)
 
 

@@ -39,6 +39,7 @@ from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.errors import KafkaSinkError, sentence, warn
+from spark_kafka_sink.base.machine import start_process
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.worker import set_up
 from spark_kafka_sink.spark.writer import complete_commands
@@ -52,8 +53,6 @@ _JVM = "java"
 # "stream execution thread for …": Linux keeps 15 bytes; newer JVMs keep the first 7 and the last 6.
 _QUERY_THREAD = "stream "
 _MAX_MESSAGE_BYTES = 1 << 20
-# Spark's daemons accept who sends it. Cloud credentials stay: logins may read them.
-_SECRET_OF_SPARK = "PYTHON_WORKER_FACTORY_SECRET"
 
 
 # --- the threads of a JVM ------------------------------------------------------------------------
@@ -178,10 +177,6 @@ class QueryThreads:
         return self._found[key]
 
 
-# Modules of the working folder, which others may be able to write, are not imported.
-_PROGRAM = f"import sys; sys.path[:] = filter(None, sys.path); from {__name__} import main; main()"
-
-
 class GuardProcess:
     """The guard of this process, started with its first plan."""
 
@@ -209,20 +204,11 @@ class GuardProcess:
         self._connection.send(message)
 
     def _start(self) -> socket.socket:
-        # Its working folder is this process's: options may name files relative to it.
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        environment.pop(_SECRET_OF_SPARK, None)
         # Sockets of this type send a message as a whole, or raise BlockingIOError.
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         here.setblocking(False)
         with there:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM],
-                stdin=there.fileno(),
-                stdout=subprocess.DEVNULL,
-                env=environment,
-                start_new_session=True,  # Spark ends its Python processes by their group
-            )
+            self.process = start_process(__name__, stdin=there.fileno(), stdout=subprocess.DEVNULL)
         return here
 
 

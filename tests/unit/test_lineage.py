@@ -388,7 +388,7 @@ def test_what_is_left_has_the_reason_and_no_secret(environment, file, problem, f
 
 @pytest.mark.usefixtures("folder")
 def test_a_process_that_cannot_send_is_told_by_the_next_commit(monkeypatch, caplog):
-    monkeypatch.setattr(lineage, "_PROGRAM", "raise SystemExit(1)")
+    monkeypatch.setattr(sys, "executable", "false")  # it ends with 1
     for _ in range(2):
         commit()
         assert eventually(lambda: all(p.poll() is not None for p in lineage._sending))
