@@ -307,9 +307,10 @@ class CommitProtocol:
         self._patience_ms = patience_ms
         self._driver_transactional_id = driver_transactional_id(config.prefix)
         self._timeout_ms = config.transaction_timeout_ms
-        self._driver_timeout_ms = min(_DRIVER_TIMEOUT_MS, config.transaction_timeout_ms)
-        # Brokers show it: the id was taken by an abort, and no plan uses it.
-        self._abort_timeout_ms = max(1, self._driver_timeout_ms - 1)
+        # Brokers show it: plans take the driver's id with an even timeout, aborts with an odd one.
+        timeout_ms = max(2, min(_DRIVER_TIMEOUT_MS, config.transaction_timeout_ms))
+        self._driver_timeout_ms = timeout_ms // 2 * 2
+        self._abort_timeout_ms = self._driver_timeout_ms - 1
         self.log = DecisionLog(client, config.log_topic, config.prefix, clock)
         self._decision_finisher = DecisionFinisher(client, self.log, config, clock)
         # The plan's token of the last commit -> the token after the commit's own records.
@@ -729,7 +730,7 @@ class CommitProtocol:
         except FencedError:
             name = self._driver_transactional_id
             state = self._client.describe_when_complete(name, deadline_ms)
-            if state is None or state.transaction_timeout_ms != self._abort_timeout_ms:
+            if state is None or state.transaction_timeout_ms % 2 == 0:
                 raise
             version = self._client.transaction_version(name, deadline_ms)
             held = DriverToken(state.producer_id, state.producer_epoch, 0, version)

@@ -233,12 +233,12 @@ _COMMIT_PROTOCOL = (
         "transactions/commit_protocol.py",
         "decision.phase is Phase.DONE and decision.records:\n            self._drop",
         "decision.phase is Phase.DONE:\n            self._drop",
-        _LOST,
+        _PROTOCOL,
     ),
     Mutant(
         "transactions/commit_protocol.py",
-        "self._driver_timeout_ms = min(_DRIVER_TIMEOUT_MS, config.transaction_timeout_ms)",
-        "self._driver_timeout_ms = _DRIVER_TIMEOUT_MS",
+        "timeout_ms = max(2, min(_DRIVER_TIMEOUT_MS, config.transaction_timeout_ms))",
+        "timeout_ms = _DRIVER_TIMEOUT_MS",
         _PROTOCOL,
     ),
 )

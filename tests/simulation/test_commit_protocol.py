@@ -160,6 +160,30 @@ def test_what_an_abort_has_left_open_that_was_killed(transaction_version, is_pla
         cleaned_up(lives, plan)
 
 
+def with_timeout(lives, timeout_ms):
+    config = ExactlyOnceConfig("p", timeout_ms, LOG_TOPIC, 3)
+    return CommitProtocol(lives.client, config, lives.world.clock, PATIENCE_MS)
+
+
+@pytest.mark.parametrize("transaction_version", [1, 2])
+@pytest.mark.parametrize("later_ms", [59_999, 59_998, 30_000, 2])
+def test_a_later_plan_with_another_timeout_is_no_abort(transaction_version, later_ms):
+    lives = Lives(transaction_version)
+    plan, _ = lives.begun(driver(1), b"stopped")
+    with_timeout(lives, later_ms).plan(driver(1), None)
+    for timeout_ms in (TIMEOUT_MS, 60_000, later_ms):
+        with pytest.raises(FencedError):
+            with_timeout(lives, timeout_ms).clean_up_after(plan.driver, plan.token)
+
+
+@pytest.mark.parametrize("transaction_version", [1, 2])
+def test_a_killed_abort_with_another_timeout_is_one(transaction_version):
+    lives = Lives(transaction_version)
+    plan, _ = lives.begun(driver(1), b"a", b"b")
+    dies_at("abort.settled", lambda: with_timeout(lives, 30_000).abort(plan.driver))
+    assert len(cleaned_up(lives, plan).ended) == 2
+
+
 @pytest.mark.parametrize("by", [1, 2])
 def test_nothing_of_a_later_plan_is_ended(lives, by):
     plan, _ = lives.begun(driver(1), b"a")
